@@ -1,0 +1,19 @@
+# Debian's packages; see config/packages.txt for their names.
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+
+function(parkade_system_library name header)
+  find_library(PARKADE_${name}_LIBRARY NAMES ${name} REQUIRED)
+  find_path(PARKADE_${name}_INCLUDE NAMES ${header} REQUIRED)
+  add_library(parkade_system::${name} UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(parkade_system::${name} PROPERTIES
+    IMPORTED_LOCATION ${PARKADE_${name}_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${PARKADE_${name}_INCLUDE})
+endfunction()
+
+parkade_system_library(rocksdb rocksdb/db.h)
+parkade_system_library(lz4 lz4.h)
+parkade_system_library(zstd zstd.h)
+parkade_system_library(xxhash xxhash.h)
+parkade_system_library(prometheus-cpp-core prometheus/registry.h)

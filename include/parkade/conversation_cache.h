@@ -1,0 +1,158 @@
+// The cache: one lookup path, one park path, over an ordered list of tiers.
+//
+// Threads. Park, Restore::Step and FinishLookup belong to the engine's serving thread. They wait
+// for no disk and no network; Step may be told to wait for bytes that the request itself needs.
+// Everything else may be called from any thread. No call throws.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "parkade/engine.h"
+#include "parkade/events.h"
+#include "parkade/identity.h"
+#include "parkade/image.h"
+#include "parkade/options.h"
+#include "parkade/tier.h"
+
+namespace parkade {
+
+struct LookupRequest {
+  Digest128 identity;         // from RegisterIdentity
+  std::vector<Token> tokens;  // the whole prompt
+  // Tokens of the prompt that can be served from a cache: less than tokens.size() where something
+  // follows whose state is not reproducible from token ids (an image).
+  std::uint32_t cacheable_tokens = 0;
+  // Longest common prefix of the prompt and what the slot holds now.
+  std::uint32_t held_tokens = 0;
+  // False: no lookup, counted as `disabled`.
+  bool enabled = true;
+};
+
+// One lookup and, when something was found, its restore. Created by Lookup, stepped and finished on
+// the serving thread. Destroying it unpins, cancels the reading and counts nothing.
+class Restore {
+ public:
+  enum class State {
+    kPlanning,  // comparing tokens, checking presence; nothing was touched
+    kMiss,      // nothing better than what the slot holds; the slot was not touched
+    kReading,   // placed or about to be; bytes are on their way
+    kRestored,  // the sequence holds restored_tokens() tokens
+    kFailed,    // the sequence was cleared; a miss
+  };
+  virtual ~Restore() = default;
+
+  virtual State state() const = 0;
+  // True when the next Step would do something: plan ready or bytes ready.
+  virtual bool Ready() const = 0;
+  // Blocks until Ready(), or the time is over.
+  virtual bool WaitReady(std::int64_t timeout_ms) = 0;
+  // True when a restore is going to replace what the slot holds: park the slot, then Step.
+  virtual bool WillRestore() const = 0;
+  // Imports what is ready for at most `budget_us`, at least one extent. Never blocks on a medium.
+  virtual State Step(EngineSequence& sequence, std::int64_t budget_us) = 0;
+  // The planned boundary while reading, what is really held when kRestored, 0 on a miss.
+  virtual std::uint32_t restored_tokens() const = 0;
+};
+
+struct ParkRequest {
+  Digest128 identity;
+  absl::Span<const Token> tokens;  // all tokens the sequence holds
+  // Store window rows and recurrent state here: a client may come back to this position.
+  bool boundary = true;
+};
+
+struct ParkOutcome {
+  // Positions below this are held by a tier or queued for one.
+  std::uint32_t captured_tokens = 0;
+  // False: buffers are full; call again later and it goes on.
+  bool complete = true;
+};
+
+struct ConversationInfo {
+  ConversationId id;
+  std::string name;
+  bool pinned = false;
+  std::uint32_t tokens = 0;
+  std::uint32_t durable_tokens = 0;
+  std::uint64_t bytes = 0;  // own payload, parents' not included
+  std::vector<TierKind> tiers;
+  std::int64_t created_unix_ms = 0;
+  std::int64_t last_used_unix_ms = 0;
+  std::uint64_t hits = 0;
+  std::optional<ConversationId> forked_from;
+  std::uint32_t forked_at = 0;
+  std::uint32_t evict_rank = 0;  // 0 goes first
+  StageMap stages;               // of the newest park
+  // Only in Get():
+  struct ParkDetail {
+    std::uint32_t park = 0;
+    TokenRange tokens;
+    std::uint64_t bytes = 0;
+    std::vector<TierKind> tiers;
+    std::vector<TokenRange> window_rows;
+    std::vector<std::uint32_t> checkpoints;
+    std::uint32_t stages = 0;
+  };
+  std::vector<ParkDetail> parks;
+};
+
+struct TierInfo {
+  TierKind kind;
+  TierUsage usage;
+  std::uint32_t conversations = 0;
+  std::uint64_t pinned_bytes = 0;
+};
+
+struct QueueInfo {
+  std::uint64_t spill_queue_bytes = 0;
+  std::uint64_t capture_bytes = 0;
+};
+
+class ConversationCache {
+ public:
+  virtual ~ConversationCache() = default;
+
+  // `tiers` fastest first; at most one durable tier with a catalogue is rewarmed from. Reads
+  // catalogues, no payload. `sink` must outlive the cache.
+  static absl::StatusOr<std::unique_ptr<ConversationCache>> Open(
+      const CacheOptions& options, std::vector<std::unique_ptr<Tier>> tiers, EventSink* sink);
+
+  // Makes an identity known (and stored) and returns its digest. Cheap when known already.
+  virtual absl::StatusOr<Digest128> RegisterIdentity(const Identity& identity,
+                                                     const StateLayout& layout) = 0;
+
+  // ---- the lookup path ----
+  virtual std::unique_ptr<Restore> Lookup(LookupRequest request) = 0;
+  // A hint for a task that waits for a slot: warms what Lookup would read. Returns at once.
+  virtual void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) = 0;
+  // The engine has fixed its reuse: all counters of this lookup move, once.
+  virtual void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) = 0;
+
+  // ---- the park path ----
+  virtual ParkOutcome Park(EngineSequence& sequence, const ParkRequest& request) = 0;
+  // Rows of this sequence were dropped before they could be captured.
+  virtual void CountSkippedPark(SkipReason reason, std::uint32_t tokens) = 0;
+
+  // ---- management ----
+  virtual std::vector<ConversationInfo> List(std::uint32_t limit,
+                                             const ConversationId& after) const = 0;
+  virtual std::optional<ConversationInfo> Get(const ConversationId& id) const = 0;
+  virtual std::vector<LookupRecord> Lookups(std::uint32_t limit) const = 0;  // newest first
+  virtual std::vector<TierInfo> Tiers() const = 0;
+  virtual QueueInfo Queue() const = 0;
+  // Not listed or matched from the return on. Returns the tokens a fork still needs.
+  virtual absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) = 0;
+  virtual absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) = 0;
+  virtual absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) = 0;
+  // Waits until the queue is empty or the time is over; what is left is dropped and counted.
+  virtual void Drain(std::int64_t deadline_ms) = 0;
+};
+
+}  // namespace parkade
