@@ -1,0 +1,71 @@
+#include "src/engine/fake/plane_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace parkade::fake {
+
+PlaneMemory::PlaneMemory(const Plane& plane, std::uint32_t rows)
+    : row_bytes_(plane.row_bytes),
+      rows_(std::max<std::uint32_t>(rows, 1)),
+      mapped_bytes_(std::max<std::uint64_t>(row_bytes_ * rows_, 1)) {
+  void* mapped = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) {
+    std::perror("fake engine: no address space for a plane");
+    std::abort();
+  }
+  base_ = static_cast<char*>(mapped);
+}
+
+PlaneMemory::~PlaneMemory() { munmap(base_, mapped_bytes_); }
+
+void PlaneMemory::CopyOut(std::uint32_t position, std::uint64_t offset, std::uint64_t bytes,
+                          char* to) const {
+  const std::uint64_t size = row_bytes_ * rows_;
+  const std::uint64_t from = (position % rows_ * row_bytes_ + offset) % size;
+  const std::uint64_t head = std::min(bytes, size - from);
+  std::memcpy(to, base_ + from, head);
+  std::memcpy(to + head, base_, bytes - head);
+}
+
+void PlaneMemory::CopyIn(std::uint32_t position, std::uint64_t offset, std::uint64_t bytes,
+                         const char* from) {
+  const std::uint64_t size = row_bytes_ * rows_;
+  const std::uint64_t to = (position % rows_ * row_bytes_ + offset) % size;
+  const std::uint64_t head = std::min(bytes, size - to);
+  std::memcpy(base_ + to, from, head);
+  std::memcpy(base_, from + head, bytes - head);
+}
+
+void PlaneMemory::Discard() { madvise(base_, mapped_bytes_, MADV_DONTNEED); }
+
+void ByteCoverage::Add(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end) return;
+  auto next = ranges_.upper_bound(begin);
+  if (next != ranges_.begin()) {
+    auto previous = std::prev(next);
+    if (previous->second >= begin) {
+      begin = previous->first;
+      end = std::max(end, previous->second);
+      ranges_.erase(previous);
+    }
+  }
+  while (next != ranges_.end() && next->first <= end) {
+    end = std::max(end, next->second);
+    next = ranges_.erase(next);
+  }
+  ranges_.emplace(begin, end);
+}
+
+std::uint64_t ByteCoverage::FirstGap(std::uint64_t begin, std::uint64_t end) const {
+  auto next = ranges_.upper_bound(begin);
+  if (next == ranges_.begin()) return begin;
+  return std::max(begin, std::min(end, std::prev(next)->second));
+}
+
+}  // namespace parkade::fake
