@@ -1,7 +1,9 @@
 // Bytes <-> fields of everything that is stored: the rows of the catalogue, and the frames of a
 // segment. No I/O. FORMAT.md is the specification; a decoder accepts exactly what it says and turns
-// anything else into DataLoss with one line that says what was wrong. Decoders never read outside
-// their input and bound every count before they allocate.
+// anything else into DataLoss with one line that says what was wrong, except that sound bytes of a
+// later version are FailedPrecondition: nobody may take them for damage and remove them. Decoders
+// never read outside their input and bound every count before they allocate. Encoders don't check:
+// what breaks a rule of FORMAT.md (page hashes, ascending ranges, planes in order) does not decode.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,8 @@ struct StoredExtent {
   std::uint64_t offset = 0;  // of the stored bytes in the segment
 };
 
-// `image`: the extents of one stage in one park.
+// `image`: the extents of one stage in one park, ordinals ascending. The size depends on the number
+// of extents only, so offsets may be filled in once the size of the segment's head is known.
 std::string EncodeImage(std::uint64_t segment, absl::Span<const StoredExtent> extents);
 struct ImageRow {
   std::uint64_t segment = 0;
@@ -63,6 +66,7 @@ std::string ImageKey(const ParkKey& key, std::uint16_t stage);    // conversatio
 std::string ConversationKey(const ConversationId& conversation);  // 16 bytes
 absl::StatusOr<ParkKey> ParseManifestKey(std::string_view key);
 absl::StatusOr<std::pair<ParkKey, std::uint16_t>> ParseImageKey(std::string_view key);
+absl::StatusOr<ConversationId> ParseConversationKey(std::string_view key);
 
 // ---- codec ----
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "src/format/checksum.h"
+#include "src/format/wire.h"
 
 namespace parkade {
 namespace {
@@ -17,17 +18,6 @@ int HexValue(char c) {
 void AppendHex(std::uint64_t value, std::string* out) {
   constexpr char kDigits[] = "0123456789abcdef";
   for (int shift = 60; shift >= 0; shift -= 4) out->push_back(kDigits[(value >> shift) & 15]);
-}
-
-void AppendU64(std::uint64_t value, std::string* out) {
-  for (int shift = 0; shift < 64; shift += 8) {
-    out->push_back(static_cast<char>((value >> shift) & 255));
-  }
-}
-
-void AppendSized(std::string_view bytes, std::string* out) {
-  AppendU64(bytes.size(), out);
-  out->append(bytes);
 }
 
 const IdentityField* FindField(const Identity& identity, std::string_view name) {
@@ -71,13 +61,13 @@ void Identity::Set(std::string_view name, std::string_view value) {
 
 Digest128 Identity::digest() const {
   // The count and the lengths make this injective: no two field lists give the same bytes.
-  std::string bytes;
-  AppendU64(fields_.size(), &bytes);
+  ByteWriter writer;
+  writer.Count(fields_.size());
   for (const IdentityField& field : fields_) {
-    AppendSized(field.name, &bytes);
-    AppendSized(field.value, &bytes);
+    writer.Sized(field.name);
+    writer.Sized(field.value);
   }
-  return Checksum(absl::MakeConstSpan(bytes.data(), bytes.size()));
+  return Checksum(absl::MakeConstSpan(writer.bytes().data(), writer.size()));
 }
 
 std::string FirstDifference(const Identity& wanted, const Identity& stored) {

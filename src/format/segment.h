@@ -40,6 +40,10 @@ inline constexpr std::uint32_t kExtentHeaderBytes = 64;
 // Stored bytes begin at multiples of this, so that O_DIRECT and mmap readers can use them.
 inline constexpr std::uint32_t kExtentAlignment = 64;
 
+// Size of the header and rows frames, a multiple of kExtentAlignment. It depends on the rows' sizes
+// only.
+std::uint64_t SegmentHeadBytes(absl::Span<const CatalogueRow> rows);
+
 // Header and rows frames. `payload_bytes`: everything that follows them.
 // The offsets in the image rows are relative to the segment's begin, so the caller encodes rows
 // with offsets it computed from SegmentHeadBytes.
@@ -52,7 +56,9 @@ struct SegmentHead {
   std::vector<CatalogueRow> rows;
 };
 // `bytes` may be longer than the head; OutOfRange says how many bytes are needed when it is
-// shorter (`needed` is set).
+// shorter (`needed` is set, to at most kMostHeadBytes). DataLoss: damaged or no segment at all.
+// FailedPrecondition: sound, but of a later version. `needed` must not be null.
+inline constexpr std::uint64_t kMostHeadBytes = 64ull << 20;
 absl::StatusOr<SegmentHead> DecodeSegmentHead(std::string_view bytes, std::uint64_t* needed);
 
 std::string EncodeExtentHeader(const ParkKey& key, const StoredExtent& extent);
