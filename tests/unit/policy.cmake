@@ -1,0 +1,2 @@
+parkade_test(eviction_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/eviction_test.cc
+  DEPENDS parkade_policy absl::span LABELS unit)
