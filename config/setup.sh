@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs what is missing of packages.txt; with --venv also the tests' Python packages, in a virtual
+# environment under the cache directory. Says nothing and takes no time when all is there.
+set -euo pipefail
+# shellcheck source=config/steps.sh
+. "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+readonly python_packages=(gguf==0.17.1 numpy==2.2.6)
+
+missing_packages() {
+  local wanted
+  mapfile -t wanted < <(grep -v -e '^#' -e '^$' "$root/config/packages.txt")
+  dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null \
+    | awk '$1 == "installed" { print $2 }' | sort -u \
+    | comm -13 - <(printf '%s\n' "${wanted[@]}" | sort -u)
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  elif [ -t 0 ]; then
+    sudo env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    sudo --non-interactive env DEBIAN_FRONTEND=noninteractive "$@"
+  fi
+}
+
+install_packages() {
+  local missing log=$deps/packages.log
+  mapfile -t missing < <(missing_packages)
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    fail "packages are missing and there is no sudo; as root: apt-get install ${missing[*]}"
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  mkdir -p "$deps"
+  as_root apt-get update >"$log" 2>&1 || say "the package lists could not be renewed, see $log"
+  as_root apt-get install --yes --no-install-recommends "${missing[@]}" </dev/null 2>&1 \
+    | tee -a "$log" | { grep --line-buffered '^Setting up' || true; } \
+    || fail "the packages could not be installed: $(grep -m1 '^E:' "$log" || echo "see $log")"
+}
+
+install_venv() {
+  local stamp=$venv/parkade-packages
+  [ "$(cat "$stamp" 2>/dev/null)" != "${python_packages[*]}" ] || return 0
+  say "installing ${python_packages[*]} in $venv"
+  python3 -m venv "$venv" || fail "no virtual environment could be made in $venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${python_packages[@]}" \
+    || fail "${python_packages[*]} could not be installed in $venv"
+  printf '%s' "${python_packages[*]}" >"$stamp"
+}
+
+if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
+  install_packages
+else
+  say "no Debian or Ubuntu: config/packages.txt says what has to be installed by hand"
+fi
+[ "${1:-}" != --venv ] || install_venv
