@@ -1,0 +1,177 @@
+#include "src/server/flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "src/server/flag_values.h"
+
+namespace parkade {
+namespace {
+
+constexpr std::uint64_t kMib = 1ull << 20;
+constexpr double kGib = 1ull << 30;
+constexpr std::uint64_t kDefaultMibWithDisk = 1024;
+constexpr std::string_view kOurPrefix = "conversation-cache-";
+
+struct CommandLine {
+  FlagValues values;
+  std::optional<std::int64_t> cache_ram_mib;
+};
+
+// An argument cut into the flag it names and, after '=', its value.
+struct FlagArgument {
+  std::string name;  // without dashes, '_' as '-'; empty: not a long flag
+  std::optional<std::string> value;
+};
+
+FlagArgument SplitArgument(std::string_view argument) {
+  FlagArgument out;
+  if (argument == "-cram") {
+    out.name = "cache-ram";
+    return out;
+  }
+  if (argument.substr(0, 2) != "--") return out;
+  const std::size_t equals = argument.find('=');
+  out.name =
+      std::string(argument.substr(2, equals == std::string_view::npos ? equals : equals - 2));
+  std::replace(out.name.begin(), out.name.end(), '_', '-');
+  if (equals != std::string_view::npos) out.value = std::string(argument.substr(equals + 1));
+  return out;
+}
+
+bool IsOurs(std::string_view name) {
+  return name == "cache-ram" || name == "conversation-cache" ||
+         name.substr(0, kOurPrefix.size()) == kOurPrefix;
+}
+
+absl::Status ReadCacheRam(std::string_view text, CommandLine* line) {
+  const FlagSpec& ours = *FindFlag("conversation-cache-mib");
+  std::int64_t mib = 0;
+  if (!ParseInteger(text, &mib) || mib < -1 || static_cast<double>(mib) > ours.most) {
+    return absl::InvalidArgumentError(absl::StrCat("--cache-ram: '", std::string(text),
+                                                   "' is not a whole number of MiB from -1 to ",
+                                                   static_cast<std::int64_t>(ours.most)));
+  }
+  line->cache_ram_mib = mib;
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlag(const FlagArgument& argument, const std::string& value, CommandLine* line) {
+  if (argument.name == "cache-ram") return ReadCacheRam(value, line);
+  const FlagSpec* flag = FindFlag(argument.name);
+  absl::StatusOr<FlagValue> parsed =
+      ParseFlagValue(*flag, value, absl::StrCat("--", argument.name));
+  if (!parsed.ok()) return parsed.status();
+  line->values.insert_or_assign(flag->name, *std::move(parsed));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CommandLine> TakeOurs(int argc, const char* const* argv, ParsedFlags* flags) {
+  CommandLine line;
+  for (int i = 0; i < argc; ++i) {
+    FlagArgument argument = SplitArgument(argv[i]);
+    if (i == 0 || !IsOurs(argument.name)) {
+      flags->rest.emplace_back(argv[i]);
+      const std::string& last = flags->rest.back();
+      if (last == "-h" || last == "--help" || last == "--usage") flags->help_wanted = true;
+      continue;
+    }
+    if (argument.name != "cache-ram" && FindFlag(argument.name) == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", argument.name, ": unknown flag; 'parkade-server --help' lists the flags"));
+    }
+    if (!argument.value.has_value()) {
+      if (i + 1 >= argc || std::string_view(argv[i + 1]).substr(0, 2) == "--") {
+        return absl::InvalidArgumentError(absl::StrCat("--", argument.name, ": needs a value"));
+      }
+      argument.value = argv[++i];
+    }
+    if (absl::Status read = ReadFlag(argument, *argument.value, &line); !read.ok()) return read;
+  }
+  return line;
+}
+
+// The whole meaning of the flags; `values` holds those that were given.
+void Apply(const FlagValues& values, ParsedFlags* flags) {
+  for (const auto& [name, value] : values) {
+    if (name == "conversation-cache-mib") {
+      flags->cache.ram_budget_bytes = value.integer * kMib;
+    } else if (name == "conversation-cache-slots") {
+      flags->cache.ram_slots = static_cast<std::uint32_t>(value.integer);
+    } else if (name == "conversation-cache-min-free-mib") {
+      flags->cache.ram_min_free_bytes = value.integer * kMib;
+    } else if (name == "conversation-cache-disk") {
+      flags->disk.directory = value.path;
+    } else if (name == "conversation-cache-disk-gib") {
+      flags->disk.budget_bytes = static_cast<std::uint64_t>(std::llround(value.gib * kGib));
+    } else if (name == "conversation-cache-disk-min-free-mib") {
+      flags->disk.min_free_bytes = value.integer * kMib;
+    } else if (name == "conversation-cache-min-tokens") {
+      flags->cache.min_tokens = static_cast<std::uint32_t>(value.integer);
+    } else if (name == "conversation-cache-codec") {
+      flags->disk.codec = value.codec;
+    }
+  }
+}
+
+void ApplyCacheRam(const CommandLine& line, bool ours_given, ParsedFlags* flags) {
+  if (!line.cache_ram_mib.has_value()) return;
+  const std::int64_t mib = *line.cache_ram_mib;
+  if (ours_given) {
+    flags->notices.push_back(absl::StrCat("--cache-ram ", mib,
+                                          " has no effect: --conversation-cache-mib ",
+                                          flags->cache.ram_budget_bytes / kMib, " is given"));
+    return;
+  }
+  if (mib < 0) {
+    const double most_mib = FindFlag("conversation-cache-mib")->most;
+    flags->cache.ram_budget_bytes = static_cast<std::uint64_t>(most_mib) * kMib;
+    flags->notices.push_back(
+        absl::StrCat("--cache-ram -1: the conversation cache is limited only by the ",
+                     flags->cache.ram_min_free_bytes / kMib, " MiB of memory it leaves free"));
+    return;
+  }
+  flags->cache.ram_budget_bytes = static_cast<std::uint64_t>(mib) * kMib;
+  flags->notices.push_back(
+      absl::StrCat("--cache-ram ", mib, " is read as --conversation-cache-mib ", mib));
+}
+
+void NoteWithoutEffect(const FlagValues& values, ParsedFlags* flags) {
+  if (!flags->disk.directory.empty()) return;
+  for (const std::string_view name :
+       {"conversation-cache-disk-gib", "conversation-cache-disk-min-free-mib",
+        "conversation-cache-codec"}) {
+    if (values.count(name) == 0) continue;
+    flags->notices.push_back(
+        absl::StrCat("--", std::string(name), " has no effect without --conversation-cache-disk"));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv) {
+  ParsedFlags flags;
+  absl::StatusOr<CommandLine> line = TakeOurs(argc, argv, &flags);
+  if (!line.ok()) return line.status();
+  flags.any_given = !line->values.empty();
+
+  FlagValues values = line->values;
+  if (const auto config = values.find("conversation-cache-config"); config != values.end()) {
+    absl::StatusOr<FlagValues> from_file = ReadFlagFile(config->second.path);
+    if (!from_file.ok()) return from_file.status();
+    values.merge(*from_file);
+  }
+  Apply(values, &flags);
+  const bool mib_given = values.count("conversation-cache-mib") > 0;
+  if (!mib_given && !flags.disk.directory.empty()) {
+    flags.cache.ram_budget_bytes = kDefaultMibWithDisk * kMib;
+  }
+  ApplyCacheRam(*line, mib_given, &flags);
+  NoteWithoutEffect(values, &flags);
+  return flags;
+}
+
+}  // namespace parkade

@@ -1,0 +1,90 @@
+#include "src/server/lookup_line.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "parkade/identity.h"
+
+namespace parkade {
+namespace {
+
+std::string Milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f ms", seconds * 1e3);
+  return text;
+}
+
+std::string Mebibytes(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+// "(ram 4224, disk 10)"; empty when all counts are 0.
+template <typename Counts, typename NameOf>
+std::string Breakdown(const Counts& counts, NameOf name_of) {
+  std::string out;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    absl::StrAppend(&out, out.empty() ? " (" : ", ", std::string(name_of(i)), " ", counts[i]);
+  }
+  if (!out.empty()) out.push_back(')');
+  return out;
+}
+
+// Names and details are the users' or another machine's: a log line stays one line.
+std::string OneLine(std::string_view text) {
+  constexpr std::size_t kMostShown = 200;
+  std::string out;
+  for (const char c : text.substr(0, kMostShown)) {
+    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<MissReason> MainMissReason(const LookupRecord& record) {
+  std::optional<MissReason> main;
+  for (int i = 0; i < kMissReasons; ++i) {
+    const auto reason = static_cast<MissReason>(i);
+    if (record.miss_tokens[i] == 0) continue;
+    const bool first = !main.has_value() || *main == MissReason::kNew;
+    if (first || record.miss_tokens[i] > record.miss_tokens[static_cast<int>(*main)]) {
+      main = reason;
+    }
+  }
+  return main;
+}
+
+std::string FormatLookupLine(const LookupRecord& record) {
+  std::uint32_t computed = 0;
+  for (const std::uint32_t tokens : record.miss_tokens) computed += tokens;
+  std::string out =
+      absl::StrCat("lookup: ", std::string(LookupOutcomeName(record.outcome)), ", ",
+                   record.reused_tokens, " of ", record.prompt_tokens, " tokens reused",
+                   Breakdown(record.hit_tokens,
+                             [](std::size_t i) { return SourceName(static_cast<Source>(i)); }),
+                   ", computed ", computed, Breakdown(record.miss_tokens, [](std::size_t i) {
+                     return MissReasonName(static_cast<MissReason>(i));
+                   }));
+  if (!record.conversation.IsZero()) {
+    absl::StrAppend(&out, ", conversation ", ToHex(record.conversation));
+  }
+  const std::optional<MissReason> reason = MainMissReason(record);
+  if (reason == MissReason::kDiverged) {
+    absl::StrAppend(&out, ", differs at token ", record.first_difference);
+  }
+  if (!record.identity_field.empty()) {
+    absl::StrAppend(&out, ", other ", OneLine(record.identity_field));
+  }
+  absl::StrAppend(&out, ", lookup ", Milliseconds(record.lookup_seconds));
+  if (record.restored_bytes > 0 || record.restore_seconds > 0) {
+    absl::StrAppend(&out, ", restore ", Milliseconds(record.restore_seconds), " (",
+                    Mebibytes(record.restored_bytes), ")");
+  }
+  if (!record.detail.empty()) absl::StrAppend(&out, "; ", OneLine(record.detail));
+  return out;
+}
+
+}  // namespace parkade
