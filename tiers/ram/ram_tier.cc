@@ -127,6 +127,9 @@ class RamTier : public Tier {
  private:
   absl::StatusOr<EntryPointer> Find(const ParkKey& key) const;
   bool BelowFloor() const { return min_free_bytes_ > 0 && available_.Bytes() < min_free_bytes_; }
+  template <typename Row>
+  void Replace(std::map<Digest128, Row>& rows, const Digest128& key, const Row& row)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::uint64_t ShortfallOf(std::uint64_t wanted_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Digest128 secret_;
@@ -296,24 +299,26 @@ absl::Status RamTier::Forget(const ConversationId& conversation, absl::Span<cons
   return absl::OkStatus();
 }
 
+template <typename Row>
+void RamTier::Replace(std::map<Digest128, Row>& rows, const Digest128& key, const Row& row) {
+  // Assigning in place would keep the memory of a longer old row.
+  if (const auto old = rows.find(key); old != rows.end()) {
+    row_bytes_ -= HeldBytes(old->second);
+    rows.erase(old);
+  }
+  row_bytes_ += HeldBytes(rows.emplace(key, row).first->second);
+}
+
 absl::Status RamTier::PutIdentity(const Digest128& digest, const StoredIdentity& identity) {
   absl::MutexLock lock(&mu_);
-  const auto [place, added] = identities_.try_emplace(digest);
-  if (!added) row_bytes_ -= HeldBytes(place->second);
-  place->second = identity;
-  row_bytes_ += HeldBytes(place->second);
+  Replace(identities_, digest, identity);
   return absl::OkStatus();
 }
 
 absl::Status RamTier::WriteAttributes(absl::Span<const ConversationAttributes> attributes,
                                       bool /*durable*/) {
   absl::MutexLock lock(&mu_);
-  for (const ConversationAttributes& row : attributes) {
-    const auto [place, added] = attributes_.try_emplace(row.conversation);
-    if (!added) row_bytes_ -= HeldBytes(place->second);
-    place->second = ConversationAttributes(row);  // moved in: a longer name's capacity goes
-    row_bytes_ += HeldBytes(place->second);
-  }
+  for (const ConversationAttributes& row : attributes) Replace(attributes_, row.conversation, row);
   return absl::OkStatus();
 }
 
