@@ -1,0 +1,259 @@
+#include "src/engine/llama/llama_sequence.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+#include "llama-memory.h"
+#include "llama.h"
+
+namespace parkade {
+namespace {
+
+// Calls copy(tensor, offset in the tensor, offset from `begin`, bytes) for the bytes [begin, end)
+// of a plane, counted from token 0's row, as few times as the cells' places allow. Requires the
+// range to lie inside `rows`.
+template <typename Copy>
+void ForEachRun(const SectionRows& rows, ggml_tensor* tensor, std::uint64_t row_bytes,
+                std::uint64_t begin, std::uint64_t end, Copy copy) {
+  for (std::uint64_t at = begin; at < end;) {
+    const std::uint64_t row = at / row_bytes;
+    const std::size_t first = row - rows.range.begin;
+    std::size_t next = first + 1;
+    const std::size_t last = (end - 1) / row_bytes - rows.range.begin;
+    while (next <= last && rows.cells[next] == rows.cells[next - 1] + 1) ++next;
+    const std::uint64_t stop = std::min(end, (rows.range.begin + next) * row_bytes);
+    const std::uint64_t offset = rows.cells[first] * row_bytes + (at - row * row_bytes);
+    copy(tensor, offset, at - begin, stop - at);
+    at = stop;
+  }
+}
+
+}  // namespace
+
+void LlamaSequence::Coverage::Add(std::uint64_t begin, std::uint64_t end) {
+  auto it = intervals_.upper_bound(begin);
+  if (it != intervals_.begin()) {
+    auto before = std::prev(it);
+    if (before->second >= begin) {
+      begin = before->first;
+      end = std::max(end, before->second);
+      it = intervals_.erase(before);
+    }
+  }
+  while (it != intervals_.end() && it->first <= end) {
+    end = std::max(end, it->second);
+    it = intervals_.erase(it);
+  }
+  intervals_[begin] = end;
+}
+
+bool LlamaSequence::Coverage::Covers(std::uint64_t begin, std::uint64_t end) const {
+  if (begin >= end) return true;
+  auto it = intervals_.upper_bound(begin);
+  return it != intervals_.begin() && std::prev(it)->second >= end;
+}
+
+LlamaSequence::LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence)
+    : view_(std::move(view)), sequence_(sequence) {}
+
+const SectionRows& LlamaSequence::RowsOf(std::size_t plane) const {
+  return rows_[view_->place(plane).section];
+}
+
+void LlamaSequence::Forget() {
+  mode_ = Mode::kIdle;
+  tokens_ = 0;
+  rows_.clear();
+  imported_.clear();
+}
+
+absl::Status LlamaSequence::BeginCapture(std::uint32_t tokens) {
+  Forget();
+  absl::Status status = view_->Settle();
+  if (!status.ok()) return status;
+  for (const MemorySection& section : view_->sections()) {
+    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens);
+    if (rows.ok() && section.group == RowGroup::kFull && rows->range.begin != 0) {
+      rows = absl::FailedPreconditionError(
+          absl::StrCat("row ", rows->range.begin - 1, " of ", tokens, " is not in memory"));
+    }
+    if (!rows.ok()) {
+      rows_.clear();
+      return absl::FailedPreconditionError(rows.status().message());
+    }
+    rows_.push_back(*std::move(rows));
+  }
+  mode_ = Mode::kCapture;
+  tokens_ = tokens;
+  return absl::OkStatus();
+}
+
+std::uint32_t LlamaSequence::WindowBegin() const {
+  std::uint32_t begin = 0;
+  for (std::size_t s = 0; s < rows_.size(); ++s) {
+    if (view_->sections()[s].group == RowGroup::kWindow) {
+      begin = std::max(begin, rows_[s].range.begin);
+    }
+  }
+  return begin;
+}
+
+absl::Status LlamaSequence::Export(const ExtentInfo& extent, char* destination) {
+  if (mode_ != Mode::kCapture) return absl::FailedPreconditionError("no capture is running");
+  if (extent.stage >= stages().stages.size()) return absl::InvalidArgumentError("no such stage");
+  const std::vector<PlaneSlice> slices = SlicesOf(layout(), stages().stages[extent.stage], extent);
+  if (slices.empty()) return absl::InvalidArgumentError("the extent does not fit the layout");
+  for (const PlaneSlice& slice : slices) {
+    const TokenRange have = RowsOf(slice.plane).range;
+    if (extent.first < have.begin || extent.first + extent.rows > have.end) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rows [", extent.first, ", ", extent.first + extent.rows, ") were not captured"));
+    }
+  }
+  try {
+    for (const PlaneSlice& slice : slices) {
+      const SectionRows& rows = RowsOf(slice.plane);
+      const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
+      const std::uint64_t begin = extent.first * row_bytes + slice.plane_offset;
+      ForEachRun(
+          rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin,
+          begin + slice.bytes,
+          [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
+            ggml_backend_tensor_get(tensor, destination + slice.extent_offset + at, offset, bytes);
+          });
+    }
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("copying rows out: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void LlamaSequence::EndCapture() { Forget(); }
+
+absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t window_begin) {
+  Forget();
+  absl::Status status = view_->Settle();
+  Clear();
+  if (!status.ok()) return status;
+  if (tokens == 0) return absl::InvalidArgumentError("nothing to import");
+  const std::uint32_t needed = layout().window_tokens + 1;
+  const std::uint32_t latest = tokens > needed ? tokens - needed : 0;
+  if (layout().has_group(RowGroup::kWindow) && window_begin > latest) {
+    return absl::FailedPreconditionError(absl::StrCat("window rows from ", window_begin,
+                                                      " on do not serve the token after ", tokens,
+                                                      "; needed from ", latest));
+  }
+  for (const MemorySection& section : view_->sections()) {
+    TokenRange range{0, tokens};
+    if (section.group == RowGroup::kWindow) range.begin = window_begin;
+    if (section.group == RowGroup::kState) range = {tokens, tokens + 1};
+    absl::StatusOr<SectionRows> rows = PlaceRows(section, sequence_, range);
+    if (!rows.ok()) {
+      Clear();
+      return rows.status();
+    }
+    rows_.push_back(*std::move(rows));
+  }
+  mode_ = Mode::kImport;
+  tokens_ = tokens;
+  imported_.resize(layout().planes.size());
+  return absl::OkStatus();
+}
+
+absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& extent,
+                                   absl::Span<const char> raw) {
+  if (mode_ != Mode::kImport) return absl::FailedPreconditionError("no import is running");
+  if (extent.stage >= stored.stages.size() || raw.size() != extent.raw_bytes) {
+    return absl::DataLossError("the extent does not fit its stage map");
+  }
+  const std::vector<PlaneSlice> slices = SlicesOf(layout(), stored.stages[extent.stage], extent);
+  if (slices.empty()) return absl::DataLossError("the extent does not fit the layout");
+  try {
+    for (const PlaneSlice& slice : slices) {
+      const SectionRows& rows = RowsOf(slice.plane);
+      const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
+      const std::uint64_t stored_begin = extent.first * row_bytes + slice.plane_offset;
+      // Rows outside what was placed (before the window, after the boundary) are not wanted.
+      const std::uint64_t begin = std::max(stored_begin, rows.range.begin * row_bytes);
+      const std::uint64_t end =
+          std::min(stored_begin + slice.bytes, std::uint64_t{rows.range.end} * row_bytes);
+      if (begin >= end) continue;
+      const char* source = raw.data() + slice.extent_offset + (begin - stored_begin);
+      ForEachRun(
+          rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
+          [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
+            ggml_backend_tensor_set(tensor, source + at, offset, bytes);
+          });
+      imported_[slice.plane].Add(begin, end);
+    }
+  } catch (const std::exception& error) {
+    Clear();
+    return absl::InternalError(absl::StrCat("copying rows in: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LlamaSequence::CheckImported(std::uint32_t tokens) const {
+  for (std::size_t plane = 0; plane < layout().planes.size(); ++plane) {
+    const Plane& what = layout().planes[plane];
+    TokenRange promised = RowsOf(plane).range;
+    if (what.group != RowGroup::kState) promised.end = std::min(promised.end, tokens);
+    if (!imported_[plane].Covers(promised.begin * what.row_bytes, promised.end * what.row_bytes)) {
+      return absl::DataLossError(absl::StrCat("rows [", promised.begin, ", ", promised.end,
+                                              ") of layer ", what.layer, " were not all imported"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LlamaSequence::Truncate(std::uint32_t tokens) {
+  if (tokens == tokens_) return absl::OkStatus();
+  if (tokens > tokens_ || tokens == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens wanted, ", tokens_, " placed"));
+  }
+  if (layout().has_group(RowGroup::kWindow) || layout().has_group(RowGroup::kState)) {
+    return absl::InvalidArgumentError(
+        "a sequence with window rows or recurrent state can't be cut");
+  }
+  for (const MemorySection& section : view_->sections()) {
+    if (!section.memory->seq_rm(sequence_, static_cast<llama_pos>(tokens), -1)) {
+      return absl::DataLossError("llama.cpp refused to cut the sequence");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LlamaSequence::CheckEnds(std::uint32_t tokens) const {
+  for (const MemorySection& section : view_->sections()) {
+    const llama_pos last = section.memory->seq_pos_max(sequence_);
+    if (static_cast<std::int64_t>(last) + 1 != static_cast<std::int64_t>(tokens)) {
+      return absl::DataLossError(
+          absl::StrCat("memory ends at position ", last, " after importing ", tokens, " tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LlamaSequence::FinishImport(std::uint32_t tokens) {
+  if (mode_ != Mode::kImport) return absl::FailedPreconditionError("no import is running");
+  absl::Status status = CheckImported(tokens);
+  if (status.ok()) status = Truncate(tokens);
+  if (status.ok()) status = CheckEnds(tokens);
+  if (!status.ok()) {
+    Clear();
+    return status;
+  }
+  Forget();
+  return absl::OkStatus();
+}
+
+void LlamaSequence::Clear() {
+  Forget();
+  view_->ClearSequence(sequence_);
+}
+
+}  // namespace parkade

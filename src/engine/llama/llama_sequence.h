@@ -1,0 +1,71 @@
+// One sequence of a llama_context behind the cache's engine contract.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "parkade/engine.h"
+#include "parkade/image.h"
+#include "src/engine/llama/llama_memory_view.h"
+#include "src/engine/llama/llama_state_stream.h"
+
+namespace parkade {
+
+// Serving thread only. Moves rows straight between the context's tensors and the caller's buffers;
+// no spare sequence, and no other sequence is touched. Capture leaves the context as it was.
+class LlamaSequence : public EngineSequence {
+ public:
+  // The view's context must outlive this. `sequence`: a valid sequence id of that context.
+  LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence);
+
+  const StateLayout& layout() const override { return view_->layout(); }
+  const StageMap& stages() const override { return view_->stages(); }
+
+  absl::Status BeginCapture(std::uint32_t tokens) override;
+  // 0 when the model has no window planes.
+  std::uint32_t WindowBegin() const override;
+  absl::Status Export(const ExtentInfo& extent, char* destination) override;
+  void EndCapture() override;
+
+  // Besides the contract: FailedPrecondition when the window rows do not reach back far enough for
+  // the next token (window_tokens + 1 of them, or all); the sequence is empty then.
+  absl::Status BeginImport(std::uint32_t tokens, std::uint32_t window_begin) override;
+  absl::Status Import(const StageMap& stored, const ExtentInfo& extent,
+                      absl::Span<const char> raw) override;
+  absl::Status FinishImport(std::uint32_t tokens) override;
+  void Clear() override;
+
+ private:
+  enum class Mode { kIdle, kCapture, kImport };
+
+  // Bytes of one plane that Import has written, as disjoint intervals [begin, end).
+  class Coverage {
+   public:
+    void Add(std::uint64_t begin, std::uint64_t end);
+    bool Covers(std::uint64_t begin, std::uint64_t end) const;
+    void Clear() { intervals_.clear(); }
+
+   private:
+    std::map<std::uint64_t, std::uint64_t> intervals_;
+  };
+
+  absl::Status CheckEnds(std::uint32_t tokens) const;
+  absl::Status CheckImported(std::uint32_t tokens) const;
+  absl::Status Truncate(std::uint32_t tokens);
+  const SectionRows& RowsOf(std::size_t plane) const;
+  void Forget();
+
+  const std::shared_ptr<const LlamaMemoryView> view_;
+  const std::int32_t sequence_;
+
+  Mode mode_ = Mode::kIdle;
+  std::uint32_t tokens_ = 0;        // of the capture or import that is running
+  std::vector<SectionRows> rows_;   // by section
+  std::vector<Coverage> imported_;  // by plane of the layout
+};
+
+}  // namespace parkade

@@ -1,0 +1,376 @@
+#include "src/engine/llama/llama_state_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ggml.h"
+#include "llama-io.h"
+#include "llama-kv-cache.h"
+#include "llama-memory.h"
+#include "llama.h"
+
+namespace parkade {
+namespace {
+
+struct TensorRun {
+  ggml_tensor* tensor = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+class RecordingWriter : public llama_io_write_i {
+ public:
+  void write(const void* src, size_t size) override {
+    const char* bytes = static_cast<const char*>(src);
+    header_.insert(header_.end(), bytes, bytes + size);
+    total_ += size;
+  }
+  void write_tensor(ggml_tensor* tensor, size_t offset, size_t size) override {
+    runs_.push_back({tensor, offset, size});
+    total_ += size;
+  }
+  size_t n_bytes() override { return total_; }
+
+  const std::vector<char>& header() const { return header_; }
+  const std::vector<TensorRun>& runs() const { return runs_; }
+
+ private:
+  std::vector<char> header_;
+  std::vector<TensorRun> runs_;
+  size_t total_ = 0;
+};
+
+// Answers from a header made by us; throws when llama.cpp reads past it, as its own readers do.
+class RecordingReader : public llama_io_read_i {
+ public:
+  explicit RecordingReader(std::vector<char> header) : header_(std::move(header)) {}
+  void read(void* dst, size_t size) override {
+    if (size > header_.size() - next_) throw std::runtime_error("state stream is longer than ours");
+    std::memcpy(dst, header_.data() + next_, size);
+    next_ += size;
+    total_ += size;
+  }
+  void read_tensor(ggml_tensor* tensor, size_t offset, size_t size) override {
+    runs_.push_back({tensor, offset, size});
+    total_ += size;
+  }
+  void discard() override { runs_.clear(); }
+  size_t n_bytes() override { return total_; }
+
+  bool finished() const { return next_ == header_.size(); }
+  const std::vector<TensorRun>& runs() const { return runs_; }
+
+ private:
+  std::vector<char> header_;
+  size_t next_ = 0;
+  std::vector<TensorRun> runs_;
+  size_t total_ = 0;
+};
+
+absl::Status Unexpected(const MemorySection& section, std::string_view what) {
+  return absl::InternalError(
+      absl::StrCat(section.kind == MemorySection::Kind::kKv ? "KV" : "recurrent",
+                   " state stream of this llama.cpp is not the expected one: ", std::string(what)));
+}
+
+// Reads the fixed-size numbers of a recorded header. After the first failed read everything is 0.
+class HeaderCursor {
+ public:
+  explicit HeaderCursor(const std::vector<char>& header) : header_(header) {}
+  template <typename T>
+  T Read() {
+    T value{};
+    if (failed_ || sizeof(T) > header_.size() - next_) {
+      failed_ = true;
+      return value;
+    }
+    std::memcpy(&value, header_.data() + next_, sizeof(T));
+    next_ += sizeof(T);
+    return value;
+  }
+  bool failed() const { return failed_; }
+  bool finished() const { return !failed_ && next_ == header_.size(); }
+
+ private:
+  const std::vector<char>& header_;
+  std::size_t next_ = 0;
+  bool failed_ = false;
+};
+
+// Takes the runs of one plane off `runs` until `rows` rows are covered. The first plane fixes the
+// rows' places; every other plane must lie the same way.
+absl::Status TakeRuns(const MemorySection& section, const WirePlane& plane, std::uint64_t rows,
+                      const std::vector<TensorRun>& runs, std::size_t* next, bool first_plane,
+                      SectionRows* out) {
+  ggml_tensor* tensor = nullptr;
+  std::uint64_t row = 0;
+  while (row < rows) {
+    if (*next >= runs.size()) return Unexpected(section, "too few tensor rows");
+    const TensorRun& run = runs[(*next)++];
+    if (tensor != nullptr && tensor != run.tensor) {
+      return Unexpected(section, "one plane in two tensors");
+    }
+    tensor = run.tensor;
+    if (plane.row_bytes == 0) {
+      // Nothing can be counted here; llama.cpp hands one run of no bytes for each range of cells,
+      // and state, the only section with such planes, has one row.
+      if (run.bytes != 0 || rows != 1) return Unexpected(section, "bytes in an empty plane");
+      break;
+    }
+    if (run.bytes == 0 || run.bytes % plane.row_bytes != 0 || run.offset % plane.row_bytes != 0) {
+      return Unexpected(section, "a run that is no whole number of rows");
+    }
+    const std::uint64_t count = run.bytes / plane.row_bytes;
+    const std::uint64_t begin = run.offset / plane.row_bytes;
+    if (count > rows - row) return Unexpected(section, "too many tensor rows");
+    for (std::uint64_t i = 0; i < count; ++i, ++row) {
+      const auto cell = static_cast<std::uint32_t>(begin + i);
+      if (first_plane) {
+        out->cells.push_back(cell);
+      } else if (out->cells[row] != cell) {
+        return Unexpected(section, "planes that lie differently");
+      }
+    }
+  }
+  out->tensors.push_back(tensor);
+  return absl::OkStatus();
+}
+
+// True until a plane with bytes has fixed the rows' places.
+bool PlacesUnknown(const SectionRows& rows) { return rows.cells.empty(); }
+
+absl::Status ParsePlanes(const MemorySection& section, std::uint64_t rows, HeaderCursor* cursor,
+                         const std::vector<TensorRun>& runs, std::size_t* next_run,
+                         SectionRows* out) {
+  if (cursor->Read<std::uint32_t>() != 0) return Unexpected(section, "transposed values");
+  if (cursor->Read<std::uint32_t>() != section.layers) return Unexpected(section, "layer count");
+  for (const WirePlane& plane : section.planes) {
+    // The second convolution history carries no type of its own.
+    if (plane.kind != PlaneKind::kExtra && cursor->Read<std::int32_t>() != plane.type) {
+      return Unexpected(section, absl::StrCat("type of layer ", plane.layer));
+    }
+    if (cursor->Read<std::uint64_t>() != plane.row_bytes) {
+      return Unexpected(section, absl::StrCat("row size of layer ", plane.layer));
+    }
+    absl::Status status = TakeRuns(section, plane, rows, runs, next_run, PlacesUnknown(*out), out);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+struct KvCell {
+  std::int32_t position = 0;
+  std::uint32_t index = 0;  // in stream order
+};
+
+// Rows of the sequence in one stream, turned into the gap-free run that ends before `tokens`.
+absl::Status KeepTail(const MemorySection& section, const std::vector<KvCell>& mine,
+                      std::uint32_t tokens, SectionRows* rows) {
+  constexpr std::uint32_t kNone = 0xffffffffu;
+  std::vector<std::uint32_t> by_token(tokens, kNone);
+  for (const KvCell& cell : mine) {
+    if (cell.position < 0 || static_cast<std::uint32_t>(cell.position) >= tokens) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("memory holds position ", cell.position, " of ", tokens, " tokens"));
+    }
+    std::uint32_t& place = by_token[static_cast<std::uint32_t>(cell.position)];
+    if (place != kNone) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("memory holds position ", cell.position, " twice"));
+    }
+    place = rows->cells[cell.index];
+  }
+  std::uint32_t begin = tokens;
+  while (begin > 0 && by_token[begin - 1] != kNone) --begin;
+  rows->range = {begin, tokens};
+  rows->cells.assign(by_token.begin() + begin, by_token.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SectionRows> ParseKv(const MemorySection& section, const RecordingWriter& writer,
+                                    std::int32_t sequence, std::uint32_t tokens) {
+  HeaderCursor cursor(writer.header());
+  SectionRows result;
+  result.range = {tokens, tokens};
+  std::size_t next_run = 0;
+  bool found = false;
+  const auto streams = cursor.Read<std::uint32_t>();
+  for (std::uint32_t stream = 0; stream < streams && !cursor.failed(); ++stream) {
+    const auto count = cursor.Read<std::uint32_t>();
+    if (count == 0) continue;
+    std::vector<KvCell> mine;
+    for (std::uint32_t i = 0; i < count && !cursor.failed(); ++i) {
+      const auto position = cursor.Read<std::int32_t>();
+      const auto owners = cursor.Read<std::uint32_t>();
+      bool owned = false;
+      for (std::uint32_t k = 0; k < owners && !cursor.failed(); ++k) {
+        owned |= cursor.Read<std::int32_t>() == sequence;
+      }
+      if (owned) mine.push_back({position, i});
+    }
+    SectionRows rows;
+    absl::Status status = ParsePlanes(section, count, &cursor, writer.runs(), &next_run, &rows);
+    if (!status.ok()) return status;
+    if (mine.empty()) continue;
+    if (found) return Unexpected(section, "one sequence in two streams");
+    found = true;
+    status = KeepTail(section, mine, tokens, &rows);
+    if (!status.ok()) return status;
+    result = std::move(rows);
+  }
+  if (!cursor.finished() || next_run != writer.runs().size()) {
+    return Unexpected(section, "length");
+  }
+  return result;
+}
+
+absl::StatusOr<SectionRows> ParseState(const MemorySection& section, const RecordingWriter& writer,
+                                       std::uint32_t tokens) {
+  HeaderCursor cursor(writer.header());
+  const auto count = cursor.Read<std::uint32_t>();
+  if (count != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("recurrent memory holds ", count, " states of the sequence"));
+  }
+  const auto position = cursor.Read<std::int32_t>();
+  if (cursor.Read<std::uint32_t>() != 0) return Unexpected(section, "sequence ids of a state");
+  if (static_cast<std::int64_t>(position) + 1 != static_cast<std::int64_t>(tokens)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("recurrent state is at position ", position, " of ", tokens, " tokens"));
+  }
+  SectionRows rows;
+  std::size_t next_run = 0;
+  absl::Status status = ParsePlanes(section, 1, &cursor, writer.runs(), &next_run, &rows);
+  if (!status.ok()) return status;
+  if (!cursor.finished() || next_run != writer.runs().size() || rows.cells.size() != 1) {
+    return Unexpected(section, "length");
+  }
+  rows.range = {tokens, tokens + 1};
+  return rows;
+}
+
+// The header that llama.cpp would have written for rows of `range`, for one sequence.
+class HeaderBuilder {
+ public:
+  template <typename T>
+  void Put(T value) {
+    const char* bytes = reinterpret_cast<const char*>(&value);
+    header_.insert(header_.end(), bytes, bytes + sizeof(T));
+  }
+  void PutPlanes(const MemorySection& section) {
+    Put<std::uint32_t>(0);  // not transposed
+    Put<std::uint32_t>(section.layers);
+    for (const WirePlane& plane : section.planes) {
+      if (plane.kind != PlaneKind::kExtra) Put<std::int32_t>(plane.type);
+      Put<std::uint64_t>(plane.row_bytes);
+    }
+  }
+  void Reserve(std::size_t bytes) { header_.reserve(bytes); }
+  std::vector<char> Take() { return std::move(header_); }
+
+ private:
+  std::vector<char> header_;
+};
+
+std::vector<char> KvHeader(const MemorySection& section, std::uint32_t streams, TokenRange range) {
+  HeaderBuilder header;
+  header.Reserve(64 + std::size_t{12} * range.size() + 12 * section.planes.size() + 4 * streams);
+  header.Put<std::uint32_t>(streams);
+  // llama.cpp puts cells of whichever stream into the stream of the sequence that it reads for.
+  header.Put<std::uint32_t>(range.size());
+  for (std::uint32_t token = range.begin; token < range.end; ++token) {
+    header.Put<std::int32_t>(static_cast<std::int32_t>(token));
+    header.Put<std::uint32_t>(1);
+    header.Put<std::int32_t>(0);
+  }
+  header.PutPlanes(section);
+  for (std::uint32_t stream = 1; stream < streams; ++stream) header.Put<std::uint32_t>(0);
+  return header.Take();
+}
+
+std::vector<char> StateHeader(const MemorySection& section, std::uint32_t tokens) {
+  HeaderBuilder header;
+  header.Put<std::uint32_t>(1);
+  header.Put<std::int32_t>(static_cast<std::int32_t>(tokens) - 1);
+  header.Put<std::uint32_t>(0);
+  header.PutPlanes(section);
+  return header.Take();
+}
+
+// Room for full rows, checked first so that a full cache is a quiet miss. Window caches can give
+// away masked cells of other sequences, so only llama.cpp itself knows their room.
+absl::Status CheckRoom(const MemorySection& section, std::int32_t sequence, TokenRange range) {
+  if (section.group != RowGroup::kFull) return absl::OkStatus();
+  const auto& cells = static_cast<llama_kv_cache*>(section.memory)->get_cells(sequence);
+  const std::uint32_t free_cells = cells.size() - cells.get_used();
+  if (range.size() <= free_cells) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(range.size(), " rows needed, ", free_cells, " cells free"));
+}
+
+absl::StatusOr<SectionRows> ParsePlaced(const MemorySection& section, const RecordingReader& reader,
+                                        TokenRange range) {
+  SectionRows rows;
+  rows.range = range;
+  std::size_t next_run = 0;
+  for (const WirePlane& plane : section.planes) {
+    absl::Status status = TakeRuns(section, plane, range.size(), reader.runs(), &next_run,
+                                   PlacesUnknown(rows), &rows);
+    if (!status.ok()) return status;
+  }
+  if (!reader.finished() || next_run != reader.runs().size() || rows.cells.size() != range.size()) {
+    return Unexpected(section, "length when read");
+  }
+  return rows;
+}
+
+}  // namespace
+
+absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
+                                       std::uint32_t tokens) {
+  const llama_pos last = section.memory->seq_pos_max(sequence);
+  if (tokens == 0 || static_cast<std::int64_t>(last) + 1 != static_cast<std::int64_t>(tokens)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("memory ends at position ", last, ", the sequence has ", tokens, " tokens"));
+  }
+  RecordingWriter writer;
+  // Sequence -1 lifts the window mask, so rows beyond the window that are still there are seen; on
+  // recurrent memory it would hand out other sequences' states.
+  const bool kv = section.kind == MemorySection::Kind::kKv;
+  try {
+    section.memory->state_write(writer, kv ? -1 : sequence, 0);
+  } catch (const std::exception& error) {
+    return Unexpected(section, error.what());
+  }
+  return kv ? ParseKv(section, writer, sequence, tokens) : ParseState(section, writer, tokens);
+}
+
+absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t sequence,
+                                      TokenRange range) {
+  const bool kv = section.kind == MemorySection::Kind::kKv;
+  std::vector<char> header;
+  if (kv) {
+    absl::Status room = CheckRoom(section, sequence, range);
+    if (!room.ok()) return room;
+    const auto* cache = static_cast<llama_kv_cache*>(section.memory);
+    header = KvHeader(section, cache->get_n_stream(), range);
+  } else {
+    header = StateHeader(section, range.begin);
+  }
+  RecordingReader reader(std::move(header));
+  try {
+    section.memory->state_read(reader, sequence, kv ? 0 : LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+  } catch (const std::exception& error) {
+    section.memory->seq_rm(sequence, -1, -1);
+    return absl::ResourceExhaustedError(absl::StrCat("llama.cpp refused: ", error.what()));
+  }
+  absl::StatusOr<SectionRows> rows = ParsePlaced(section, reader, range);
+  if (!rows.ok()) section.memory->seq_rm(sequence, -1, -1);
+  return rows;
+}
+
+}  // namespace parkade
