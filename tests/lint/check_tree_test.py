@@ -220,6 +220,11 @@ class SizeTest(LintTest):
         text = f"void F() {{\n  // {{\n  {call}\n}}\nvoid G() {{\n}}\n"
         self.assertEqual(cpp_text.functions(text), [(1, 5, "F"), (6, 7, "G")])
 
+    def test_operators_have_names(self):
+        text = "bool operator<(A a, A b) { return a < b; }\nint A::operator()(int b) {\n}\n"
+        names = [name for _, _, name in cpp_text.functions(text)]
+        self.assertEqual(names, ["operator<", "A::operator"])
+
     def test_unbalanced_branches_give_nothing(self):
         text = f"#if A\nvoid F() {{\n#else\nvoid F(int) {{\n#endif\n{body(80)}}}\n"
         self.assert_clean({"src/index/a.cc": text})

@@ -82,7 +82,7 @@ def _name(head):
     macro = re.match(r"(TEST\w*|BENCHMARK\w*|TYPED_TEST\w*)\s*\(([^)]*)\)", head)
     if macro:
         return f"{macro.group(1)}({' '.join(macro.group(2).split())})"
-    found = re.search(r"([\w:~]+)\s*\(", head)
+    found = re.search(r"(operator\s*[^\w\s]+?|[\w:~]+)\s*\(", head)
     return found.group(1) if found else "function"
 
 
