@@ -133,7 +133,7 @@ def write_document(server):
     document = ""
     tokens = 0
     while tokens < WANTED_TOKENS:
-        sample = " ".join(next(sentences) for _ in range(50))
+        sample = " ".join(next(sentences) for _ in range(20))
         document += sample + "\n"
         tokens += server.count_tokens(sample)
     tokens = server.count_tokens(document)
