@@ -1,0 +1,160 @@
+// Every prompt token is counted once: reused from somewhere, or computed for a reason.
+
+#include <algorithm>
+#include <utility>
+
+#include "src/format/checksum.h"
+#include "src/manager/cache_impl.h"
+#include "src/manager/restore_handle.h"
+
+namespace parkade {
+namespace {
+
+constexpr std::size_t kLookupsKept = 256;
+
+std::size_t Index(MissReason reason) { return static_cast<std::size_t>(reason); }
+
+void AddMiss(LookupRecord* record, MissReason reason, std::uint32_t tokens) {
+  record->miss_tokens[Index(reason)] += tokens;
+}
+
+}  // namespace
+
+// The first field that differs from an identity under which this prompt's first page is stored;
+// empty when there is none.
+std::string CacheImpl::IdentityDifference(const RestoreOp& op) {
+  if (op.request.tokens.size() < kPageTokens) return "";
+  std::vector<std::pair<Digest128, StoredIdentity>> others;
+  Identity wanted;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const auto& [digest, stored] : identities_) {
+      if (digest == op.request.identity) {
+        wanted = stored.identity;
+      } else {
+        others.emplace_back(digest, stored);
+      }
+    }
+  }
+  const auto first_page = absl::MakeConstSpan(op.request.tokens).subspan(0, kPageTokens);
+  for (const auto& [digest, stored] : others) {
+    const std::vector<std::uint64_t> hashes = PageHashes(digest, first_page);
+    absl::MutexLock lock(&mu_);
+    if (catalogue_.MatchPages(hashes).pages > 0) return FirstDifference(wanted, stored.identity);
+  }
+  return "";
+}
+
+void CacheImpl::CountMisses(RestoreOp* op, std::uint32_t reused, LookupRecord* record) {
+  const std::uint32_t prompt = record->prompt_tokens;
+  std::uint32_t left = prompt - reused;
+  if (left == 0) return;
+  if (!op->request.enabled) {
+    AddMiss(record, MissReason::kDisabled, left);
+    return;
+  }
+  // The last token is always computed.
+  AddMiss(record, MissReason::kNew, 1);
+  --left;
+  const std::uint32_t cacheable = std::min(op->request.cacheable_tokens, prompt);
+  const std::uint32_t beyond = std::min(left, prompt - cacheable);
+  AddMiss(record, MissReason::kUnsupported, beyond);
+  left -= beyond;
+  const std::uint32_t matched = std::max(op->match.matched, op->request.held_tokens);
+  if (matched > reused && left > 0) {
+    const std::uint32_t lost = std::min(left, matched - reused);
+    MissReason reason = op->match.shortfall;
+    // A match that was usable but not worth a restore.
+    if (op->match.usable > reused && op->match.detail.empty() && op->restored == 0) {
+      reason = MissReason::kTooShort;
+    }
+    AddMiss(record, reason, lost);
+    left -= lost;
+  }
+  if (left == 0) return;
+  MissReason rest = MissReason::kCold;
+  if (matched > 0) {
+    const bool known_ends = op->match.conversation == kNoHandle || op->match.at_tip ||
+                            op->match.matched < op->request.held_tokens;
+    rest = known_ends ? MissReason::kNew : MissReason::kDiverged;
+  }
+  const std::uint32_t page = matched / kPageTokens;
+  if (page < op->hashes.size()) {
+    absl::MutexLock lock(&mu_);
+    if (catalogue_.RecentlyEvicted(op->hashes[page])) rest = MissReason::kEvicted;
+  }
+  if (rest == MissReason::kCold) {
+    record->identity_field = IdentityDifference(*op);
+    if (!record->identity_field.empty()) rest = MissReason::kIdentity;
+  }
+  AddMiss(record, rest, left);
+}
+
+LookupRecord CacheImpl::MakeRecord(RestoreOp* op, std::uint32_t reused) {
+  LookupRecord record;
+  record.unix_ms = NowUnixMs();
+  record.prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
+  reused = std::min(reused, record.prompt_tokens);
+  record.reused_tokens = reused;
+  record.matched_tokens = std::max(op->match.matched, op->request.held_tokens);
+  record.usable_tokens = op->match.usable;
+  record.conversation = op->match.id;
+  record.first_difference = record.matched_tokens;
+  record.detail = op->match.detail;
+  record.lookup_seconds = op->lookup_seconds;
+  record.restore_seconds = op->restore_seconds;
+  if (op->restored > 0) {
+    std::size_t stages = 0;
+    for (const PlannedPark& park : op->plan.parks) {
+      const std::uint32_t end = std::min(park.tokens.end, reused);
+      if (end > park.tokens.begin) {
+        record.hit_tokens[static_cast<std::size_t>(park.source)] += end - park.tokens.begin;
+      }
+      stages = std::max(stages, park.stages->stages.size());
+    }
+    record.stage_sources.assign(stages, Source::kRam);
+    for (const PlannedExtent& extent : op->plan.extents) {
+      Source& source = record.stage_sources[extent.info.stage];
+      source = std::max(source, op->plan.parks[extent.park].source);
+      record.restored_bytes += extent.info.raw_bytes;
+    }
+  } else {
+    record.hit_tokens[static_cast<std::size_t>(Source::kSlot)] = reused;
+  }
+  CountMisses(op, reused, &record);
+  // Full: nothing was computed but the last token and what no tier had.
+  const std::uint32_t computed = record.prompt_tokens - reused;
+  const bool full = reused > 0 && computed == record.miss_tokens[Index(MissReason::kNew)];
+  record.outcome = full         ? LookupOutcome::kFull
+                   : reused > 0 ? LookupOutcome::kPartial
+                                : LookupOutcome::kMiss;
+  return record;
+}
+
+void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) {
+  RestoreOp* op = static_cast<RestoreHandle*>(restore.get())->op();
+  LookupRecord record = MakeRecord(op, reused_tokens);
+  if (op->restored > 0) {
+    std::uint64_t tier_bytes[kSources] = {};
+    std::map<std::uint16_t, std::uint64_t> stage_bytes;
+    for (const PlannedExtent& extent : op->plan.extents) {
+      tier_bytes[static_cast<int>(op->plan.parks[extent.park].source)] += extent.info.raw_bytes;
+      stage_bytes[extent.info.stage] += extent.info.raw_bytes;
+    }
+    for (TierKind kind : {TierKind::kRam, TierKind::kDisk, TierKind::kRemote}) {
+      const std::uint64_t bytes = tier_bytes[static_cast<int>(SourceOf(kind))];
+      if (bytes > 0) sink_->OnRestore(kind, bytes, record.restore_seconds);
+    }
+    for (const auto& [stage, bytes] : stage_bytes) sink_->OnStageRestored(stage, bytes);
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(op->match.id);
+    if (handle != kNoHandle) Touch(handle, op->restored > 0);
+    lookups_.push_front(record);
+    if (lookups_.size() > kLookupsKept) lookups_.pop_back();
+  }
+  sink_->OnLookup(record);
+}
+
+}  // namespace parkade

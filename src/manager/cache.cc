@@ -1,0 +1,241 @@
+// Opening, rewarming, identities, housekeeping.
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "src/format/checksum.h"
+#include "src/manager/cache_impl.h"
+
+namespace parkade {
+namespace {
+
+// Attributes are written at most this often a conversation.
+constexpr std::int64_t kAttributesEveryMs = 60000;
+constexpr std::uint64_t kMib = 1ull << 20;
+
+std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divisor,
+                    std::uint64_t least) {
+  if (options.ram_budget_bytes == 0) return wanted;
+  return std::clamp(options.ram_budget_bytes / divisor, std::min(least, wanted), wanted);
+}
+
+CacheOptions WithBuffers(CacheOptions options) {
+  if (options.ram_budget_bytes == 0) {
+    options.capture_buffer_bytes = std::min<std::uint64_t>(options.capture_buffer_bytes, 96 * kMib);
+  }
+  options.capture_buffer_bytes = Share(options, options.capture_buffer_bytes, 4, 24 * kMib);
+  options.read_buffer_bytes = Share(options, options.read_buffer_bytes, 8, 12 * kMib);
+  return options;
+}
+
+std::uint64_t TokenCacheBytes(const CacheOptions& options) {
+  if (options.ram_budget_bytes == 0) return 16 * kMib;
+  return std::clamp<std::uint64_t>(options.ram_budget_bytes / 32, 8 * kMib, 64 * kMib);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ConversationCache>> ConversationCache::Open(
+    const CacheOptions& options, std::vector<std::unique_ptr<Tier>> tiers, EventSink* sink) {
+  if (tiers.size() > 7) return absl::InvalidArgumentError("more than 7 tiers");
+  auto cache = std::make_unique<CacheImpl>(WithBuffers(options), std::move(tiers), sink);
+  const absl::Status started = cache->Start();
+  if (!started.ok()) return started;
+  return cache;
+}
+
+CacheImpl::CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Tier>> tiers,
+                     EventSink* sink)
+    : options_(options),
+      tiers_(std::move(tiers)),
+      sink_(sink),
+      capture_pool_(BufferPool::Create(options.capture_buffer_bytes)),
+      read_pool_(BufferPool::Create(options.read_buffer_bytes)),
+      tokens_(TokenCacheBytes(options)) {
+  for (std::size_t i = 0; i < tiers_.size(); ++i) {
+    if (tiers_[i]->kind() == TierKind::kRam) ram_tier_ = static_cast<int>(i);
+    if (tiers_[i]->durable()) durable_tier_ = static_cast<int>(i);
+  }
+  secret_ = durable_tier_ >= 0 ? tiers_[durable_tier_]->secret()
+            : tiers_.empty()   ? RandomDigest()
+                               : tiers_[0]->secret();
+  absl::MutexLock lock(&mu_);
+  ram_budget_bytes_ = options.ram_budget_bytes;
+}
+
+CacheImpl::~CacheImpl() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  {
+    absl::MutexLock lock(&reader_mu_);
+    readers_stop_ = true;
+  }
+  read_pool_->Shutdown();
+  for (std::thread& thread : threads_) thread.join();
+  capture_pool_->Shutdown();
+  // Operations that nobody finished hold buffers of our pools, which outlive us.
+  absl::MutexLock lock(&reader_mu_);
+  to_plan_.clear();
+  to_read_.clear();
+}
+
+absl::Status CacheImpl::Start() {
+  const absl::Status warm = Rewarm();
+  if (!warm.ok()) return warm;
+  AdjustRamBudget();
+  for (int i = 0; i < options_.reader_threads; ++i) {
+    threads_.emplace_back([this] { ReaderLoop(); });
+  }
+  if (ram_tier_ >= 0) threads_.emplace_back([this] { SealLoop(); });
+  if (durable_tier_ >= 0) threads_.emplace_back([this] { SpillLoop(); });
+  threads_.emplace_back([this] { HousekeepingLoop(); });
+  return absl::OkStatus();
+}
+
+std::int64_t CacheImpl::NowUnixMs() { return absl::ToUnixMillis(absl::Now()); }
+
+// Fills the index from the durable tier's catalogue. No payload is read.
+absl::Status CacheImpl::Rewarm() {
+  if (durable_tier_ < 0) return absl::OkStatus();
+  Tier& tier = *tiers_[durable_tier_];
+  const std::uint8_t bit = Bit(static_cast<std::size_t>(durable_tier_));
+  absl::MutexLock lock(&mu_);
+  absl::Status status = tier.EnumerateIdentities(
+      [this](const Digest128& digest, const StoredIdentity& identity)
+          ABSL_NO_THREAD_SAFETY_ANALYSIS { identities_[digest] = identity; });
+  if (!status.ok()) return status;
+  std::map<ConversationId, std::pair<ConversationId, std::uint32_t>> parents;
+  status = tier.Enumerate([&](const ParkSummary& summary) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Handle handle = catalogue_.FindId(summary.key.conversation);
+    if (handle == kNoHandle) {
+      handle = catalogue_.Create(summary.key.conversation, summary.identity, kNoHandle, 0,
+                                 summary.created_unix_ms);
+      if (!summary.parent.IsZero()) {
+        parents[summary.key.conversation] = {summary.parent, summary.parent_tokens};
+      }
+    }
+    catalogue_.AddPark(handle, summary, bit);
+  });
+  if (!status.ok()) return status;
+  for (const auto& [id, parent] : parents) {
+    const Handle handle = catalogue_.FindId(id);
+    const Handle parent_handle = catalogue_.FindId(parent.first);
+    if (parent_handle == kNoHandle) continue;
+    Conversation* conversation = catalogue_.Get(handle);
+    conversation->parent = parent_handle;
+    conversation->parent_tokens = parent.second;
+    catalogue_.Get(parent_handle)->children.push_back(handle);
+  }
+  // A fork whose parent is gone, or does not reach it, stands on nothing.
+  std::vector<Removal> orphans;
+  for (const auto& [id, parent] : parents) {
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle) continue;
+    const Conversation* conversation = catalogue_.Get(handle);
+    const bool stands = conversation->parent != kNoHandle &&
+                        catalogue_.Get(conversation->parent)->tip() >= parent.second;
+    if (stands) continue;
+    for (Removal& removal : catalogue_.CutAt(handle, 0)) orphans.push_back(std::move(removal));
+  }
+  status = tier.EnumerateAttributes(
+      [this](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        const Handle handle = catalogue_.FindId(attributes.conversation);
+        if (handle == kNoHandle) return;
+        catalogue_.Get(handle)->attributes = attributes;
+      });
+  if (!status.ok()) return status;
+  std::vector<ParkKey> keys;
+  for (const Removal& removal : orphans) keys.push_back(removal.key);
+  return keys.empty() ? absl::OkStatus() : tier.Remove(keys);
+}
+
+absl::StatusOr<Digest128> CacheImpl::RegisterIdentity(const Identity& identity,
+                                                      const StateLayout& layout) {
+  const Digest128 digest = identity.digest();
+  const StoredIdentity stored{identity, layout};
+  {
+    absl::MutexLock lock(&mu_);
+    auto known = identities_.find(digest);
+    if (known != identities_.end()) {
+      if (!(known->second.layout == layout)) {
+        return absl::FailedPreconditionError("the layout of this identity is another one");
+      }
+      return digest;
+    }
+  }
+  for (const auto& tier : tiers_) {
+    const absl::Status put = tier->PutIdentity(digest, stored);
+    if (!put.ok()) return put;
+  }
+  absl::MutexLock lock(&mu_);
+  identities_[digest] = stored;
+  return digest;
+}
+
+void CacheImpl::Touch(Handle handle, bool hit) {
+  // What a conversation stands on was used with it.
+  const std::int64_t now = NowUnixMs();
+  while (handle != kNoHandle) {
+    Conversation* conversation = catalogue_.Get(handle);
+    conversation->attributes.last_used_unix_ms = now;
+    if (hit) ++conversation->attributes.hits;
+    conversation->attributes_dirty = true;
+    hit = false;
+    handle = conversation->parent;
+  }
+}
+
+void CacheImpl::WriteAttributes(bool all) {
+  if (durable_tier_ < 0) return;
+  std::vector<ConversationAttributes> dirty;
+  {
+    absl::MutexLock lock(&mu_);
+    const std::int64_t now = NowUnixMs();
+    for (const auto& [id, handle] : catalogue_.by_id()) {
+      Conversation* conversation = catalogue_.Get(handle);
+      if (!conversation->attributes_dirty || conversation->forgotten) continue;
+      if (!all && now - conversation->written_unix_ms < kAttributesEveryMs) continue;
+      conversation->attributes_dirty = false;
+      conversation->written_unix_ms = now;
+      dirty.push_back(conversation->attributes);
+    }
+  }
+  if (dirty.empty()) return;
+  const absl::Status written = tiers_[durable_tier_]->WriteAttributes(dirty, false);
+  if (!written.ok()) sink_->OnTierError(tiers_[durable_tier_]->kind(), Text(written));
+}
+
+// Index, buffers and tokens are counted first; images get the rest.
+void CacheImpl::AdjustRamBudget() {
+  if (ram_tier_ < 0) return;
+  std::uint64_t budget = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    const std::uint64_t fixed = options_.capture_buffer_bytes + options_.read_buffer_bytes +
+                                TokenCacheBytes(options_) + catalogue_.memory_bytes();
+    budget = ram_budget_bytes_ > fixed ? ram_budget_bytes_ - fixed : 0;
+  }
+  tiers_[ram_tier_]->SetBudget(budget);
+}
+
+void CacheImpl::HousekeepingLoop() {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      auto stop = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
+      if (mu_.AwaitWithTimeout(absl::Condition(&stop), absl::Seconds(1))) return;
+    }
+    for (const auto& tier : tiers_) tier->Tick();
+    AdjustRamBudget();
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      // A budget that was lowered, or memory that others took, is honoured without a new park.
+      if (tiers_[tier]->Shortfall(0) != UINT64_MAX) MakeRoom(tier, 0, EvictReason::kBudget);
+    }
+    WriteAttributes(false);
+  }
+}
+
+}  // namespace parkade

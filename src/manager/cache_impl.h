@@ -1,0 +1,185 @@
+// The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
+// restore.cc (import), reading.cc (threads that read ahead), park.cc (capture), spill.cc (writer
+// threads), eviction.cc, accounting.cc (counters), listing.cc (management).
+//
+// Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
+// never called with a lock held.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "parkade/conversation_cache.h"
+#include "src/manager/buffer_pool.h"
+#include "src/manager/catalogue.h"
+#include "src/manager/restore_op.h"
+#include "src/manager/token_cache.h"
+
+namespace parkade {
+
+// Debian's Abseil has a string_view of its own.
+inline std::string_view Text(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+// A captured park that is on its way to the tiers. Guarded by the cache's lock, but for the bytes.
+struct PendingPark {
+  Handle conversation = kNoHandle;
+  std::shared_ptr<const ParkRecord> record;  // replaced when it grows or its checksums are known
+  std::vector<ExtentBytes> payload;
+  bool begun = false;   // a writer works on it: it does not grow any more
+  bool sealed = false;  // checksums are known
+};
+
+class CacheImpl : public ConversationCache {
+ public:
+  CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Tier>> tiers, EventSink* sink);
+  ~CacheImpl() override;
+  absl::Status Start();
+
+  absl::StatusOr<Digest128> RegisterIdentity(const Identity& identity,
+                                             const StateLayout& layout) override;
+  std::unique_ptr<Restore> Lookup(LookupRequest request) override;
+  void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) override;
+  void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) override;
+  ParkOutcome Park(EngineSequence& sequence, const ParkRequest& request) override;
+  void CountSkippedPark(SkipReason reason, std::uint32_t tokens) override;
+  std::vector<ConversationInfo> List(std::uint32_t limit,
+                                     const ConversationId& after) const override;
+  std::optional<ConversationInfo> Get(const ConversationId& id) const override;
+  std::vector<LookupRecord> Lookups(std::uint32_t limit) const override;
+  std::vector<TierInfo> Tiers() const override;
+  QueueInfo Queue() const override;
+  absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) override;
+  absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) override;
+  absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) override;
+  void Drain(std::int64_t deadline_ms) override;
+
+  // Serving thread's half of a restore; see restore.cc.
+  Restore::State StepRestore(RestoreOp* op, EngineSequence& sequence, std::int64_t budget_us);
+  void Abandon(const std::shared_ptr<RestoreOp>& op);
+
+ private:
+  // ---- lookup.cc ----
+  std::vector<std::uint64_t> PageHashes(const Digest128& identity,
+                                        absl::Span<const Token> tokens) const;
+  void MakePlan(const std::shared_ptr<RestoreOp>& op);
+  bool FindBestMatch(RestoreOp* op);
+  bool ChooseSources(RestoreOp* op);
+  absl::Status CollectExtents(RestoreOp* op, std::uint32_t* failed_park);
+  SharedTokens TokensOf(const ParkKey& key, std::uint8_t tiers);
+  void Unpin(RestoreOp* op);
+
+  // ---- reading.cc ----
+  void ReaderLoop();
+  void SubmitPlan(const std::shared_ptr<RestoreOp>& op);
+  void SubmitReads(const std::shared_ptr<RestoreOp>& op);
+  void ReadOne(const std::shared_ptr<RestoreOp>& op);
+  absl::StatusOr<ExtentBytes> FetchExtent(RestoreOp* op, std::uint32_t index);
+  void FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status);
+  void PreparePromotions(RestoreOp* op);
+  void CollectPromotion(RestoreOp* op, std::uint32_t index, const ExtentBytes& bytes);
+  absl::StatusOr<ParkRecord> RecordOf(const ParkKey& key, std::vector<ExtentInfo> extents);
+  bool StoreCopy(std::size_t tier, const ParkRecord& record,
+                 const std::vector<ExtentBytes>& payload);
+
+  // ---- park.cc ----
+  struct ParkSpot {
+    Handle conversation = kNoHandle;  // owner of the matched prefix
+    std::uint32_t matched = 0;
+  };
+  ParkSpot LocateForPark(absl::Span<const Token> tokens, const std::vector<std::uint64_t>& hashes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::uint32_t ExtensionInMemory(Handle handle, std::uint32_t position,
+                                  absl::Span<const Token> tokens)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct CapturePiece {
+    TokenRange tokens;
+    std::vector<ExtentInfo> extents;
+    std::vector<TokenRange> window_rows;
+    std::vector<std::uint32_t> checkpoints;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<CapturePiece> PlanCapture(EngineSequence& sequence, const ParkRequest& request,
+                                        std::uint32_t matched, const Coverage& coverage);
+  bool CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
+                       std::vector<ExtentBytes>* payload);
+  void Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
+               const StageMap& stages, const CapturePiece& piece, std::vector<ExtentBytes> payload,
+               Handle* target, double seconds) ABSL_LOCKS_EXCLUDED(mu_);
+  bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // ---- spill.cc ----
+  void SealLoop();
+  void SpillLoop();
+  void Seal(const std::shared_ptr<PendingPark>& pending);
+  bool StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& pending);
+  bool CompleteBelow(std::size_t tier, const std::shared_ptr<PendingPark>& pending);
+  bool CopyDown(std::size_t from, std::size_t to, const ParkKey& key);
+  void FinishPending(const std::shared_ptr<PendingPark>& pending);
+
+  // ---- eviction.cc ----
+  bool MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason);
+  void RemoveFromTiers(const std::vector<Removal>& removals, EvictReason reason);
+  // Takes a park out of one tier because its bytes can't be trusted or are not there.
+  void DropPark(std::size_t tier, const ParkKey& key, EvictReason reason);
+  void EnforceSlots();
+  std::vector<std::uint32_t> Ranks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // ---- accounting.cc ----
+  LookupRecord MakeRecord(RestoreOp* op, std::uint32_t reused);
+  void CountMisses(RestoreOp* op, std::uint32_t reused, LookupRecord* record);
+  std::string IdentityDifference(const RestoreOp& op);
+
+  // ---- cache.cc ----
+  absl::Status Rewarm();
+  void HousekeepingLoop();
+  void WriteAttributes(bool all);
+  void AdjustRamBudget();
+  void Touch(Handle handle, bool hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static std::int64_t NowUnixMs();
+  int RamTier() const { return ram_tier_; }
+  int DurableTier() const { return durable_tier_; }
+  std::uint8_t Bit(std::size_t tier) const { return static_cast<std::uint8_t>(1u << tier); }
+
+  const CacheOptions options_;
+  const std::vector<std::unique_ptr<Tier>> tiers_;
+  EventSink* const sink_;
+  int ram_tier_ = -1;
+  int durable_tier_ = -1;
+  Digest128 secret_;
+  std::shared_ptr<BufferPool> capture_pool_;
+  std::shared_ptr<BufferPool> read_pool_;
+  TokenCache tokens_;
+
+  mutable absl::Mutex mu_;
+  Catalogue catalogue_ ABSL_GUARDED_BY(mu_);
+  std::map<Digest128, StoredIdentity> identities_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<PendingPark>> seal_queue_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<PendingPark>> spill_queue_ ABSL_GUARDED_BY(mu_);
+  std::uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // in either queue or being written
+  std::uint64_t pending_parks_ ABSL_GUARDED_BY(mu_) = 0;
+  double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
+  std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  mutable absl::Mutex reader_mu_;
+  std::deque<std::shared_ptr<RestoreOp>> to_plan_ ABSL_GUARDED_BY(reader_mu_);
+  std::deque<std::shared_ptr<RestoreOp>> to_read_ ABSL_GUARDED_BY(reader_mu_);
+  std::deque<std::vector<std::pair<std::size_t, ParkKey>>> to_warm_ ABSL_GUARDED_BY(reader_mu_);
+  bool readers_stop_ ABSL_GUARDED_BY(reader_mu_) = false;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace parkade

@@ -1,0 +1,300 @@
+#include "src/manager/catalogue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace parkade {
+
+std::uint32_t Conversation::tip() const {
+  std::uint32_t end = parent_tokens;
+  for (auto it = parks.rbegin(); it != parks.rend(); ++it) {
+    if (it->count > 0) return std::max(end, it->end());
+  }
+  return end;
+}
+
+ParkState* Conversation::FindPark(std::uint32_t park) {
+  auto it = std::lower_bound(parks.begin(), parks.end(), park,
+                             [](const ParkState& a, std::uint32_t b) { return a.park < b; });
+  return it != parks.end() && it->park == park ? &*it : nullptr;
+}
+
+Handle Catalogue::Create(const ConversationId& id, const Digest128& identity, Handle parent,
+                         std::uint32_t parent_tokens, std::int64_t now_unix_ms) {
+  Handle handle;
+  if (!free_.empty()) {
+    handle = free_.back();
+    free_.pop_back();
+  } else {
+    handle = static_cast<Handle>(slots_.size());
+    slots_.emplace_back();
+  }
+  auto conversation = std::make_unique<Conversation>();
+  conversation->id = id;
+  conversation->identity = identity;
+  conversation->parent = parent;
+  conversation->parent_tokens = parent == kNoHandle ? 0 : parent_tokens;
+  conversation->created_unix_ms = now_unix_ms;
+  conversation->attributes.conversation = id;
+  conversation->attributes.last_used_unix_ms = now_unix_ms;
+  slots_[handle] = std::move(conversation);
+  by_id_[id] = handle;
+  if (parent != kNoHandle) Get(parent)->children.push_back(handle);
+  return handle;
+}
+
+Conversation* Catalogue::Get(Handle handle) {
+  return handle < slots_.size() ? slots_[handle].get() : nullptr;
+}
+const Conversation* Catalogue::Get(Handle handle) const {
+  return handle < slots_.size() ? slots_[handle].get() : nullptr;
+}
+
+Handle Catalogue::FindId(const ConversationId& id) const {
+  auto it = by_id_.find(id);
+  return it == by_id_.end() ? kNoHandle : it->second;
+}
+
+ParkState* Catalogue::AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers) {
+  Conversation* conversation = Get(handle);
+  ParkState park;
+  park.park = summary.key.park;
+  park.first = summary.first_token;
+  park.count = summary.token_count;
+  park.tiers = tiers;
+  park.bytes = summary.payload_bytes;
+  park.page_hashes = summary.page_hashes;
+  park.window_rows = summary.window_rows;
+  park.checkpoints = summary.checkpoints;
+  if (last_stages_ == nullptr || !(*last_stages_ == summary.stages)) {
+    last_stages_ = std::make_shared<const StageMap>(summary.stages);
+  }
+  park.stages = last_stages_;
+  std::uint32_t page = summary.first_token / kPageTokens;
+  for (std::uint64_t hash : park.page_hashes) index_.Insert(hash, PageOwner{handle, page++});
+  conversation->parks.push_back(std::move(park));
+  conversation->next_park = std::max(conversation->next_park, summary.key.park + 1);
+  return &conversation->parks.back();
+}
+
+void Catalogue::RemovePark(Conversation* conversation, std::size_t position,
+                           std::vector<Removal>* out) {
+  ParkState& park = conversation->parks[position];
+  const Handle handle = FindId(conversation->id);
+  std::uint32_t page = park.first / kPageTokens;
+  for (std::uint64_t hash : park.page_hashes) {
+    if (index_.Erase(hash, PageOwner{handle, page++})) evicted_[hash % evicted_.size()] = hash;
+  }
+  out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes});
+  conversation->parks.erase(conversation->parks.begin() + static_cast<std::ptrdiff_t>(position));
+}
+
+void Catalogue::CutChildren(Handle handle, std::uint32_t limit, std::vector<Removal>* out) {
+  const std::vector<Handle> children = Get(handle)->children;
+  for (Handle child : children) {
+    Conversation* conversation = Get(child);
+    if (conversation->parent_tokens <= limit) continue;
+    while (!conversation->parks.empty()) RemovePark(conversation, 0, out);
+    CutChildren(child, 0, out);
+    RemoveIfEmpty(child);
+  }
+}
+
+void Catalogue::RemoveIfEmpty(Handle handle) {
+  while (handle != kNoHandle) {
+    Conversation* conversation = Get(handle);
+    if (!conversation->parks.empty() || !conversation->children.empty()) return;
+    const Handle parent = conversation->parent;
+    if (parent != kNoHandle) std::erase(Get(parent)->children, handle);
+    by_id_.erase(conversation->id);
+    slots_[handle].reset();
+    free_.push_back(handle);
+    // A hidden parent stays only for its forks.
+    if (parent == kNoHandle || !Get(parent)->forgotten) return;
+    handle = parent;
+  }
+}
+
+std::vector<Removal> Catalogue::CutAt(Handle handle, std::uint32_t park) {
+  std::vector<Removal> out;
+  Conversation* conversation = Get(handle);
+  while (!conversation->parks.empty() && conversation->parks.back().park >= park) {
+    RemovePark(conversation, conversation->parks.size() - 1, &out);
+  }
+  CutChildren(handle, conversation->tip(), &out);
+  RemoveIfEmpty(handle);
+  return out;
+}
+
+std::vector<Removal> Catalogue::ClearTiers(Handle handle, std::uint32_t park, std::uint8_t tiers) {
+  Conversation* conversation = Get(handle);
+  ParkState* state = conversation == nullptr ? nullptr : conversation->FindPark(park);
+  if (state == nullptr) return {};
+  state->tiers &= static_cast<std::uint8_t>(~tiers);
+  if (state->tiers != 0 || state->pending != nullptr) return {};
+  if (state->count > 0) return CutAt(handle, park);
+  // Window rows and checkpoints alone: nothing stands on them.
+  std::vector<Removal> out;
+  RemovePark(conversation, static_cast<std::size_t>(state - conversation->parks.data()), &out);
+  RemoveIfEmpty(handle);
+  return out;
+}
+
+std::vector<Removal> Catalogue::Forget(Handle handle, std::uint32_t* kept_tokens) {
+  Conversation* conversation = Get(handle);
+  *kept_tokens = 0;
+  for (Handle child : conversation->children) {
+    *kept_tokens = std::max(*kept_tokens, Get(child)->parent_tokens);
+  }
+  conversation->forgotten = true;
+  conversation->attributes.pinned = false;
+  std::vector<Removal> out;
+  for (std::size_t i = conversation->parks.size(); i-- > 0;) {
+    const ParkState& park = conversation->parks[i];
+    if (park.first >= *kept_tokens) RemovePark(conversation, i, &out);
+  }
+  RemoveIfEmpty(handle);
+  return out;
+}
+
+std::vector<PathPark> Catalogue::Path(Handle handle, std::uint32_t limit) const {
+  std::vector<PathPark> path;
+  while (handle != kNoHandle) {
+    const Conversation* conversation = Get(handle);
+    for (auto it = conversation->parks.rbegin(); it != conversation->parks.rend(); ++it) {
+      if (it->count == 0 || it->first >= limit) continue;
+      path.push_back(PathPark{handle, ParkKey{conversation->id, it->park},
+                              TokenRange{it->first, std::min(it->end(), limit)}});
+    }
+    limit = std::min(limit, conversation->parent_tokens);
+    handle = conversation->parent;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+Coverage Catalogue::CoverageOf(Handle handle, std::uint32_t limit) const {
+  Coverage coverage;
+  while (handle != kNoHandle) {
+    const Conversation* conversation = Get(handle);
+    for (const ParkState& park : conversation->parks) {
+      for (TokenRange range : park.window_rows) {
+        range.end = std::min(range.end, limit);
+        AddRange(&coverage.window_rows, range);
+      }
+      for (std::uint32_t position : park.checkpoints) {
+        if (position <= limit) coverage.checkpoints.push_back(position);
+      }
+    }
+    limit = std::min(limit, conversation->parent_tokens);
+    handle = conversation->parent;
+  }
+  std::sort(coverage.checkpoints.begin(), coverage.checkpoints.end());
+  coverage.checkpoints.erase(std::unique(coverage.checkpoints.begin(), coverage.checkpoints.end()),
+                             coverage.checkpoints.end());
+  return coverage;
+}
+
+std::uint32_t Catalogue::TokensIn(Handle handle, std::uint8_t tier) const {
+  const Conversation* conversation = Get(handle);
+  std::uint32_t end = 0;
+  for (const PathPark& step : Path(handle, conversation->tip())) {
+    Conversation* owner = const_cast<Conversation*>(Get(step.conversation));
+    const ParkState* park = owner->FindPark(step.key.park);
+    if ((park->tiers & tier) == 0) break;
+    end = step.tokens.end;
+  }
+  return end;
+}
+
+Catalogue::PageMatch Catalogue::MatchPages(absl::Span<const std::uint64_t> hashes) const {
+  PageMatch match;
+  std::uint32_t pages = index_.LongestPrefix(hashes);
+  while (pages > 0) {
+    const std::optional<PageOwner> owner = index_.Find(hashes[pages - 1]);
+    // The page number must agree, else two sequences share a hash: no match there.
+    if (owner.has_value() && owner->page == pages - 1) {
+      match.conversation = owner->conversation;
+      match.pages = pages;
+      return match;
+    }
+    --pages;
+  }
+  return match;
+}
+
+std::vector<Handle> Catalogue::Continuations(Handle handle, std::uint32_t position,
+                                             std::size_t limit) const {
+  std::vector<Handle> found;
+  std::vector<Handle> todo = {handle};
+  const std::uint32_t end = position + kPageTokens;
+  while (!todo.empty()) {
+    const Handle current = todo.back();
+    todo.pop_back();
+    for (Handle child : Get(current)->children) {
+      const std::uint32_t at = Get(child)->parent_tokens;
+      if (at < position || at >= end) continue;
+      found.push_back(child);
+      todo.push_back(child);
+    }
+  }
+  std::sort(found.begin(), found.end(), [this](Handle a, Handle b) {
+    return Get(a)->attributes.last_used_unix_ms > Get(b)->attributes.last_used_unix_ms;
+  });
+  found.insert(found.begin(), handle);
+  if (found.size() > limit) found.resize(limit);
+  return found;
+}
+
+bool Catalogue::RecentlyEvicted(std::uint64_t page_hash) const {
+  return page_hash != 0 && evicted_[page_hash % evicted_.size()] == page_hash;
+}
+
+std::optional<ParkSummary> Catalogue::SummaryOf(const ParkKey& key) const {
+  const Handle handle = FindId(key.conversation);
+  if (handle == kNoHandle) return std::nullopt;
+  Conversation* conversation = slots_[handle].get();
+  const ParkState* park = conversation->FindPark(key.park);
+  if (park == nullptr || conversation->forgotten) return std::nullopt;
+  ParkSummary summary;
+  summary.key = key;
+  summary.identity = conversation->identity;
+  if (conversation->parent != kNoHandle) {
+    summary.parent = Get(conversation->parent)->id;
+    summary.parent_tokens = conversation->parent_tokens;
+  }
+  summary.first_token = park->first;
+  summary.token_count = park->count;
+  summary.created_unix_ms = conversation->created_unix_ms;
+  summary.payload_bytes = park->bytes;
+  summary.page_hashes = park->page_hashes;
+  summary.window_rows = park->window_rows;
+  summary.checkpoints = park->checkpoints;
+  summary.stages = *park->stages;
+  return summary;
+}
+
+void Catalogue::Pin(Handle handle, std::uint32_t park, int delta) {
+  Conversation* conversation = Get(handle);
+  ParkState* state = conversation == nullptr ? nullptr : conversation->FindPark(park);
+  if (state == nullptr) return;
+  if (delta < 0 && state->pins == 0) return;
+  state->pins = static_cast<std::uint32_t>(static_cast<int>(state->pins) + delta);
+}
+
+std::uint64_t Catalogue::memory_bytes() const {
+  std::uint64_t bytes = index_.memory_bytes() + evicted_.size() * sizeof(std::uint64_t);
+  for (const auto& conversation : slots_) {
+    if (conversation == nullptr) continue;
+    bytes += sizeof(Conversation) + 96 + conversation->children.capacity() * sizeof(Handle);
+    bytes += conversation->parks.capacity() * sizeof(ParkState);
+    for (const ParkState& park : conversation->parks) {
+      bytes += park.page_hashes.capacity() * sizeof(std::uint64_t) +
+               park.window_rows.capacity() * sizeof(TokenRange) +
+               park.checkpoints.capacity() * sizeof(std::uint32_t);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace parkade

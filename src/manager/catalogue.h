@@ -1,0 +1,133 @@
+// What is parked where, in RAM: conversations as a tree of forks, their parks, and the page index.
+// Not synchronised: the cache's lock covers it. No I/O, no tier, no engine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "parkade/conversation_cache.h"
+#include "parkade/image.h"
+#include "src/index/page_index.h"
+#include "src/manager/boundary.h"
+
+namespace parkade {
+
+struct PendingPark;  // bytes that no tier has yet; see spill.h
+
+using Handle = std::uint32_t;
+inline constexpr Handle kNoHandle = 0xFFFFFFFFu;
+
+struct ParkState {
+  std::uint32_t park = 0;
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  std::uint8_t tiers = 0;  // bit i: the i-th tier holds it
+  std::uint32_t pins = 0;
+  std::uint64_t bytes = 0;
+  std::shared_ptr<PendingPark> pending;
+  std::shared_ptr<const StageMap> stages;
+  std::vector<std::uint64_t> page_hashes;
+  std::vector<TokenRange> window_rows;
+  std::vector<std::uint32_t> checkpoints;
+
+  std::uint32_t end() const { return first + count; }
+};
+
+struct Conversation {
+  ConversationId id;
+  Digest128 identity;
+  Handle parent = kNoHandle;
+  std::uint32_t parent_tokens = 0;
+  std::vector<Handle> children;
+  std::vector<ParkState> parks;  // ascending by number
+  std::uint32_t next_park = 0;
+  bool forgotten = false;  // kept only for what forks stand on
+  bool attributes_dirty = false;
+  std::int64_t created_unix_ms = 0;
+  std::int64_t written_unix_ms = 0;  // when the attributes were last written
+  ConversationAttributes attributes;
+
+  // Tokens of the whole sequence, the parent's included.
+  std::uint32_t tip() const;
+  ParkState* FindPark(std::uint32_t park);
+};
+
+// One park on the way from the root to a position, with the part of it that lies on that way.
+struct PathPark {
+  Handle conversation = kNoHandle;
+  ParkKey key;
+  TokenRange tokens;
+};
+
+// What has to be taken out of a tier.
+struct Removal {
+  std::uint8_t tiers = 0;
+  ParkKey key;
+  std::uint64_t bytes = 0;
+};
+
+class Catalogue {
+ public:
+  Handle Create(const ConversationId& id, const Digest128& identity, Handle parent,
+                std::uint32_t parent_tokens, std::int64_t now_unix_ms);
+  Conversation* Get(Handle handle);
+  const Conversation* Get(Handle handle) const;
+  Handle FindId(const ConversationId& id) const;
+
+  // Adds a park at the end of the conversation and its pages to the index.
+  ParkState* AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
+
+  // Clears tier bits of a park. When nothing holds it any more it goes, with every later park of
+  // the conversation and every fork that stands on them; all of that is returned for removal.
+  std::vector<Removal> ClearTiers(Handle handle, std::uint32_t park, std::uint8_t tiers);
+  // Ends a conversation at the parks before `park`.
+  std::vector<Removal> CutAt(Handle handle, std::uint32_t park);
+  // Forgets: what no fork stands on is returned, the rest stays hidden. *kept_tokens: how many.
+  std::vector<Removal> Forget(Handle handle, std::uint32_t* kept_tokens);
+
+  // Parks that hold tokens [0, limit) of the conversation's sequence, root first.
+  std::vector<PathPark> Path(Handle handle, std::uint32_t limit) const;
+  Coverage CoverageOf(Handle handle, std::uint32_t limit) const;
+  // End of the tokens that tier bit `tier` holds without a gap from 0.
+  std::uint32_t TokensIn(Handle handle, std::uint8_t tier) const;
+
+  struct PageMatch {
+    Handle conversation = kNoHandle;
+    std::uint32_t pages = 0;
+  };
+  PageMatch MatchPages(absl::Span<const std::uint64_t> hashes) const;
+  // The conversation and forks of it that may go on with tokens of the page that begins at
+  // `position`: itself first, then newest first, at most `limit`.
+  std::vector<Handle> Continuations(Handle handle, std::uint32_t position, std::size_t limit) const;
+  bool RecentlyEvicted(std::uint64_t page_hash) const;
+
+  // The park's summary as a tier stores it; its tokens and extents are elsewhere.
+  std::optional<ParkSummary> SummaryOf(const ParkKey& key) const;
+
+  void Pin(Handle handle, std::uint32_t park, int delta);
+
+  std::size_t size() const { return by_id_.size(); }
+  const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
+  std::uint64_t index_bytes() const { return index_.memory_bytes(); }
+  std::uint64_t memory_bytes() const;
+
+ private:
+  void RemovePark(Conversation* conversation, std::size_t position, std::vector<Removal>* out);
+  void RemoveIfEmpty(Handle handle);
+  void CutChildren(Handle handle, std::uint32_t limit, std::vector<Removal>* out);
+
+  std::vector<std::unique_ptr<Conversation>> slots_;
+  std::vector<Handle> free_;
+  std::map<ConversationId, Handle> by_id_;
+  PageIndex index_;
+  std::shared_ptr<const StageMap> last_stages_;  // most parks share one
+  std::vector<std::uint64_t> evicted_ = std::vector<std::uint64_t>(1u << 16);
+};
+
+}  // namespace parkade

@@ -1,0 +1,205 @@
+// Management: what is parked, for people and their tools.
+
+#include <algorithm>
+#include <utility>
+
+#include "src/manager/cache_impl.h"
+
+namespace parkade {
+namespace {
+
+// Pinned bytes hold at most this share of a tier.
+constexpr double kPinnedShare = 0.8;
+
+}  // namespace
+
+std::vector<ConversationInfo> CacheImpl::List(std::uint32_t limit,
+                                              const ConversationId& after) const {
+  std::vector<ConversationInfo> list;
+  absl::MutexLock lock(&mu_);
+  const std::vector<std::uint32_t> ranks = Ranks();
+  const auto& by_id = catalogue_.by_id();
+  std::size_t position = 0;
+  for (auto it = by_id.begin(); it != by_id.end() && list.size() < limit; ++it, ++position) {
+    if (!after.IsZero() && it->first <= after) continue;
+    const Conversation* conversation = catalogue_.Get(it->second);
+    if (conversation->forgotten) continue;
+    ConversationInfo info;
+    info.id = it->first;
+    info.name = conversation->attributes.name;
+    info.pinned = conversation->attributes.pinned;
+    info.tokens = conversation->tip();
+    if (durable_tier_ >= 0) {
+      info.durable_tokens =
+          catalogue_.TokensIn(it->second, Bit(static_cast<std::size_t>(durable_tier_)));
+    }
+    std::uint8_t tiers = 0;
+    bool queued = false;
+    for (const ParkState& park : conversation->parks) {
+      info.bytes += park.bytes;
+      tiers |= park.tiers;
+      queued = queued || park.pending != nullptr;
+      info.stages = *park.stages;
+    }
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      if ((tiers & Bit(tier)) != 0) info.tiers.push_back(tiers_[tier]->kind());
+    }
+    if (tiers == 0 && queued) info.tiers.push_back(TierKind::kRam);
+    info.created_unix_ms = conversation->created_unix_ms;
+    info.last_used_unix_ms = conversation->attributes.last_used_unix_ms;
+    info.hits = conversation->attributes.hits;
+    if (conversation->parent != kNoHandle) {
+      info.forked_from = catalogue_.Get(conversation->parent)->id;
+      info.forked_at = conversation->parent_tokens;
+    }
+    info.evict_rank = ranks[position];
+    list.push_back(std::move(info));
+  }
+  return list;
+}
+
+std::optional<ConversationInfo> CacheImpl::Get(const ConversationId& id) const {
+  ConversationId before = id;
+  if (before.low-- == 0) --before.high;
+  std::vector<ConversationInfo> list = List(1, before);
+  if (list.empty() || !(list[0].id == id)) {
+    // The id zero is nobody's, so `before` never means "from the start".
+    return std::nullopt;
+  }
+  absl::MutexLock lock(&mu_);
+  const Handle handle = catalogue_.FindId(id);
+  if (handle == kNoHandle) return std::nullopt;
+  for (const ParkState& park : catalogue_.Get(handle)->parks) {
+    ConversationInfo::ParkDetail detail;
+    detail.park = park.park;
+    detail.tokens = TokenRange{park.first, park.end()};
+    detail.bytes = park.bytes;
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      if ((park.tiers & Bit(tier)) != 0) detail.tiers.push_back(tiers_[tier]->kind());
+    }
+    detail.window_rows = park.window_rows;
+    detail.checkpoints = park.checkpoints;
+    detail.stages = static_cast<std::uint32_t>(park.stages->stages.size());
+    list[0].parks.push_back(std::move(detail));
+  }
+  return list[0];
+}
+
+std::vector<LookupRecord> CacheImpl::Lookups(std::uint32_t limit) const {
+  absl::MutexLock lock(&mu_);
+  const std::size_t count = std::min<std::size_t>(limit, lookups_.size());
+  return {lookups_.begin(), lookups_.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+std::vector<TierInfo> CacheImpl::Tiers() const {
+  std::vector<TierInfo> infos;
+  for (const auto& tier : tiers_) infos.push_back(TierInfo{tier->kind(), tier->usage()});
+  absl::MutexLock lock(&mu_);
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    for (const auto& [id, handle] : catalogue_.by_id()) {
+      const Conversation* conversation = catalogue_.Get(handle);
+      bool here = false;
+      for (const ParkState& park : conversation->parks) {
+        if ((park.tiers & Bit(tier)) == 0) continue;
+        here = true;
+        if (conversation->attributes.pinned) infos[tier].pinned_bytes += park.bytes;
+      }
+      if (here && !conversation->forgotten) ++infos[tier].conversations;
+    }
+  }
+  return infos;
+}
+
+QueueInfo CacheImpl::Queue() const {
+  QueueInfo info;
+  info.capture_bytes = capture_pool_->charged_bytes();
+  absl::MutexLock lock(&mu_);
+  info.spill_queue_bytes = pending_bytes_;
+  return info;
+}
+
+absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
+  std::vector<Removal> removals;
+  std::uint32_t kept = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle || catalogue_.Get(handle)->forgotten) {
+      return absl::NotFoundError("no such conversation");
+    }
+    removals = catalogue_.Forget(handle, &kept);
+  }
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    std::vector<ParkKey> keys;
+    std::uint64_t bytes = 0;
+    for (const Removal& removal : removals) {
+      if ((removal.tiers & Bit(tier)) == 0) continue;
+      keys.push_back(removal.key);
+      bytes += removal.bytes;
+    }
+    const absl::Status forgotten =
+        kept == 0 ? tiers_[tier]->Forget(id, keys) : tiers_[tier]->Remove(keys);
+    if (!forgotten.ok()) return forgotten;
+    if (!keys.empty()) sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kManual, bytes);
+  }
+  for (const Removal& removal : removals) tokens_.Erase(removal.key);
+  return kept;
+}
+
+absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::string& name) {
+  ConversationAttributes attributes;
+  std::uint64_t bytes = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle || catalogue_.Get(handle)->forgotten) {
+      return absl::NotFoundError("no such conversation");
+    }
+    for (const ParkState& park : catalogue_.Get(handle)->parks) bytes += park.bytes;
+  }
+  if (pinned) {
+    for (const TierInfo& tier : Tiers()) {
+      const double limit = kPinnedShare * static_cast<double>(tier.usage.budget_bytes);
+      if (static_cast<double>(tier.pinned_bytes + bytes) > limit) {
+        return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
+      }
+    }
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle) return absl::NotFoundError("no such conversation");
+    Conversation* conversation = catalogue_.Get(handle);
+    conversation->attributes.pinned = pinned;
+    if (!name.empty()) {
+      conversation->attributes.name = name;
+      conversation->attributes.name_tokens = conversation->tip();
+    }
+    attributes = conversation->attributes;
+  }
+  for (const auto& tier : tiers_) {
+    const absl::Status written = tier->WriteAttributes(absl::MakeConstSpan(&attributes, 1), true);
+    if (!written.ok()) return written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CacheImpl::SetBudget(TierKind kind, std::uint64_t budget_bytes) {
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    if (tiers_[tier]->kind() != kind) continue;
+    if (kind == TierKind::kRam) {
+      {
+        absl::MutexLock lock(&mu_);
+        ram_budget_bytes_ = budget_bytes;
+      }
+      AdjustRamBudget();
+    } else {
+      tiers_[tier]->SetBudget(budget_bytes);
+    }
+    MakeRoom(tier, 0, EvictReason::kBudget);
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError("no such tier");
+}
+
+}  // namespace parkade

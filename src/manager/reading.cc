@@ -1,0 +1,243 @@
+// Threads that make plans and read ahead of the import.
+//
+// A reader takes the next extent of an operation and only then waits for a buffer. That can't
+// deadlock: the import takes extents in any order, so every buffer that is filled comes back.
+
+#include <algorithm>
+#include <utility>
+
+#include "src/format/checksum.h"
+#include "src/manager/cache_impl.h"
+
+namespace parkade {
+
+void CacheImpl::SubmitPlan(const std::shared_ptr<RestoreOp>& op) {
+  absl::MutexLock lock(&reader_mu_);
+  to_plan_.push_back(op);
+}
+
+void CacheImpl::SubmitReads(const std::shared_ptr<RestoreOp>& op) {
+  absl::MutexLock lock(&reader_mu_);
+  to_read_.push_back(op);
+}
+
+void CacheImpl::ReaderLoop() {
+  while (true) {
+    std::shared_ptr<RestoreOp> plan;
+    std::shared_ptr<RestoreOp> read;
+    std::vector<std::pair<std::size_t, ParkKey>> warm;
+    {
+      absl::MutexLock lock(&reader_mu_);
+      auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_) {
+        return readers_stop_ || !to_plan_.empty() || !to_read_.empty() || !to_warm_.empty();
+      };
+      reader_mu_.Await(absl::Condition(&work));
+      if (readers_stop_) return;
+      if (!to_plan_.empty()) {
+        plan = std::move(to_plan_.front());
+        to_plan_.pop_front();
+      } else if (!to_read_.empty()) {
+        // Round robin, so that one long restore does not hold up a short one.
+        read = std::move(to_read_.front());
+        to_read_.pop_front();
+        to_read_.push_back(read);
+      } else {
+        warm = std::move(to_warm_.front());
+        to_warm_.pop_front();
+      }
+    }
+    if (plan != nullptr) {
+      MakePlan(plan);
+      if (plan->cancelled) Unpin(plan.get());
+    } else if (read != nullptr) {
+      ReadOne(read);
+    } else {
+      for (const auto& [tier, key] : warm) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
+    }
+  }
+}
+
+void CacheImpl::ReadOne(const std::shared_ptr<RestoreOp>& op) {
+  std::uint32_t index = 0;
+  bool exhausted = false;
+  {
+    absl::MutexLock lock(&op->mu);
+    exhausted = op->cancelled || op->next_read >= op->read_limit;
+    if (!exhausted) index = op->next_read++;
+  }
+  if (exhausted) {
+    absl::MutexLock lock(&reader_mu_);
+    std::erase(to_read_, op);
+    return;
+  }
+  absl::StatusOr<ExtentBytes> bytes = FetchExtent(op.get(), index);
+  if (!bytes.ok()) {
+    if (!op->cancelled) FailRead(op.get(), index, bytes.status());
+    return;
+  }
+  CollectPromotion(op.get(), index, *bytes);
+  absl::MutexLock lock(&op->mu);
+  if (op->cancelled) return;
+  op->progress = absl::Now();
+  op->ready.emplace_back(index, *std::move(bytes));
+}
+
+absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t index) {
+  const PlannedExtent extent = op->plan.extents[index];
+  PlannedPark park;
+  {
+    // Abandon empties the plan.
+    absl::MutexLock lock(&mu_);
+    if (op->cancelled || extent.park >= op->plan.parks.size()) {
+      return absl::CancelledError("abandoned");
+    }
+    const PlannedPark& planned = op->plan.parks[extent.park];
+    park.key = planned.key;
+    park.tier = planned.tier;
+    if (planned.tier == kFromQueue) park.queued_payload = {planned.queued_payload[extent.ordinal]};
+  }
+  ExtentBytes bytes;
+  if (park.tier == kFromQueue) {
+    bytes = park.queued_payload[0];
+    // Not sealed yet: the bytes have not left the buffer that the engine filled.
+    if (extent.info.checksum.IsZero()) return bytes;
+  } else {
+    bool promote = false;
+    {
+      absl::MutexLock lock(&op->mu);
+      promote = extent.park < op->promotions.size() && op->promotions[extent.park] != nullptr;
+    }
+    auto allocate = [&](std::size_t size) {
+      return promote ? read_pool_->AllocateUncharged(size) : read_pool_->Allocate(size);
+    };
+    absl::StatusOr<ExtentBytes> read =
+        tiers_[park.tier]->ReadExtent(park.key, extent.ordinal, allocate);
+    if (!read.ok()) return read.status();
+    bytes = *std::move(read);
+  }
+  if (bytes->size() != extent.info.raw_bytes ||
+      !(Checksum(absl::MakeConstSpan(bytes->data(), bytes->size())) == extent.info.checksum)) {
+    return absl::DataLossError("checksum of an extent does not match");
+  }
+  return bytes;
+}
+
+void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status) {
+  int tier = kFromQueue;
+  ParkKey key;
+  {
+    absl::MutexLock lock(&mu_);
+    const std::uint32_t park = op->plan.extents[index].park;
+    if (park < op->plan.parks.size()) {
+      tier = op->plan.parks[park].tier;
+      key = op->plan.parks[park].key;
+    }
+  }
+  if (tier != kFromQueue) {
+    sink_->OnTierError(tiers_[tier]->kind(), Text(status));
+    if (absl::IsDataLoss(status)) sink_->OnCorrupt(tiers_[tier]->kind());
+    // Never asked again: the park goes, and with it what stands on it.
+    if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
+      DropPark(static_cast<std::size_t>(tier), key, EvictReason::kCorrupt);
+    }
+  }
+  absl::MutexLock lock(&op->mu);
+  op->read_limit = std::min(op->read_limit, index);
+  op->read_failure = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
+}
+
+// Decides which parks of the plan go up to the RAM tier: those that are read whole, if all of them
+// together leave the RAM tier room for something else.
+void CacheImpl::PreparePromotions(RestoreOp* op) {
+  if (ram_tier_ < 0) return;
+  std::vector<std::uint32_t> wanted(op->plan.parks.size(), 0);
+  for (const PlannedExtent& extent : op->plan.extents) ++wanted[extent.park];
+  std::vector<std::unique_ptr<Promotion>> promotions(op->plan.parks.size());
+  std::uint64_t total = 0;
+  for (std::uint32_t i = 0; i < op->plan.parks.size(); ++i) {
+    const PlannedPark& park = op->plan.parks[i];
+    if (park.tier == kFromQueue || park.tier == ram_tier_) continue;
+    absl::StatusOr<std::vector<ExtentInfo>> infos = tiers_[park.tier]->ReadExtents(park.key);
+    if (!infos.ok() || infos->size() != wanted[i]) continue;
+    auto promotion = std::make_unique<Promotion>();
+    promotion->extents = *std::move(infos);
+    promotion->payload.resize(wanted[i]);
+    promotion->missing = wanted[i];
+    total += park.bytes;
+    promotions[i] = std::move(promotion);
+  }
+  if (total == 0 || total > tiers_[ram_tier_]->usage().budget_bytes / 2) return;
+  if (!MakeRoom(static_cast<std::size_t>(ram_tier_), total, EvictReason::kBudget)) return;
+  absl::MutexLock lock(&op->mu);
+  op->promotions = std::move(promotions);
+}
+
+void CacheImpl::CollectPromotion(RestoreOp* op, std::uint32_t index, const ExtentBytes& bytes) {
+  const PlannedExtent extent = op->plan.extents[index];
+  std::unique_ptr<Promotion> whole;
+  {
+    absl::MutexLock lock(&op->mu);
+    if (extent.park >= op->promotions.size() || op->promotions[extent.park] == nullptr) return;
+    Promotion& promotion = *op->promotions[extent.park];
+    promotion.payload[extent.ordinal] = bytes;
+    if (--promotion.missing > 0) return;
+    whole = std::move(op->promotions[extent.park]);
+  }
+  ParkKey key;
+  {
+    absl::MutexLock lock(&mu_);
+    if (extent.park >= op->plan.parks.size()) return;
+    key = op->plan.parks[extent.park].key;
+  }
+  absl::StatusOr<ParkRecord> record = RecordOf(key, std::move(whole->extents));
+  if (!record.ok()) return;  // swallow: forgotten or cut meanwhile; nothing to promote
+  StoreCopy(static_cast<std::size_t>(ram_tier_), *record, whole->payload);
+}
+
+// A park's record as a tier stores it, made from the catalogue, the tokens and `extents`.
+absl::StatusOr<ParkRecord> CacheImpl::RecordOf(const ParkKey& key,
+                                               std::vector<ExtentInfo> extents) {
+  ParkRecord record;
+  std::uint8_t tiers = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    std::optional<ParkSummary> summary = catalogue_.SummaryOf(key);
+    if (!summary.has_value()) return absl::NotFoundError("park is gone");
+    record.summary = *std::move(summary);
+    tiers = catalogue_.Get(catalogue_.FindId(key.conversation))->FindPark(key.park)->tiers;
+  }
+  const SharedTokens tokens = TokensOf(key, tiers);
+  if (tokens == nullptr || tokens->size() != record.summary.token_count) {
+    return absl::NotFoundError("tokens of the park are gone");
+  }
+  record.tokens = *tokens;
+  record.extents = std::move(extents);
+  return record;
+}
+
+// Stores a copy of a park that another tier holds. False: it is not in `tier` afterwards.
+bool CacheImpl::StoreCopy(std::size_t tier, const ParkRecord& record,
+                          const std::vector<ExtentBytes>& payload) {
+  const ParkKey key = record.summary.key;
+  const absl::Time begin = absl::Now();
+  const absl::Status stored = tiers_[tier]->Store(record, payload);
+  if (!stored.ok() && !absl::IsAlreadyExists(stored)) return false;
+  sink_->OnSpill(tiers_[tier]->kind(), record.summary.payload_bytes,
+                 absl::ToDoubleSeconds(absl::Now() - begin));
+  bool gone = false;
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(key.conversation);
+    Conversation* conversation = handle == kNoHandle ? nullptr : catalogue_.Get(handle);
+    ParkState* park = conversation == nullptr ? nullptr : conversation->FindPark(key.park);
+    // Forgotten or cut while we stored: undo.
+    gone = park == nullptr || conversation->forgotten;
+    if (!gone) park->tiers |= Bit(tier);
+  }
+  if (!gone) return true;
+  const absl::Status undone = tiers_[tier]->Remove(absl::MakeConstSpan(&key, 1));
+  if (!undone.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(undone));
+  return false;
+}
+
+}  // namespace parkade

@@ -1,0 +1,180 @@
+// The serving thread's half of a restore: place, import what is ready, finish or fall back.
+
+#include <algorithm>
+#include <utility>
+
+#include "src/manager/cache_impl.h"
+#include "src/manager/restore_handle.h"
+
+namespace parkade {
+namespace {
+
+bool HasUndone(const RestoreOp& op, std::uint32_t limit) {
+  for (std::uint32_t i = op.imported; i < limit; ++i) {
+    if (!op.done[i]) return true;
+  }
+  return false;
+}
+
+bool ReadyLocked(const RestoreOp& op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(op.mu) {
+  if (op.state == Restore::State::kPlanning) return false;
+  if (op.state != Restore::State::kReading) return true;
+  return !op.placed || !op.ready.empty() || !HasUndone(op, op.read_limit);
+}
+
+}  // namespace
+
+RestoreHandle::RestoreHandle(CacheImpl* cache, std::shared_ptr<RestoreOp> op)
+    : cache_(cache), op_(std::move(op)) {}
+
+RestoreHandle::~RestoreHandle() { cache_->Abandon(op_); }
+
+Restore::State RestoreHandle::state() const {
+  absl::MutexLock lock(&op_->mu);
+  return op_->state;
+}
+
+bool RestoreHandle::Ready() const {
+  absl::MutexLock lock(&op_->mu);
+  return ReadyLocked(*op_);
+}
+
+bool RestoreHandle::WaitReady(std::int64_t timeout_ms) {
+  absl::MutexLock lock(&op_->mu);
+  const RestoreOp* op = op_.get();
+  auto ready = [op]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ReadyLocked(*op); };
+  return op_->mu.AwaitWithTimeout(absl::Condition(&ready), absl::Milliseconds(timeout_ms));
+}
+
+bool RestoreHandle::WillRestore() const {
+  absl::MutexLock lock(&op_->mu);
+  return op_->state == State::kReading;
+}
+
+Restore::State RestoreHandle::Step(EngineSequence& sequence, std::int64_t budget_us) {
+  return cache_->StepRestore(op_.get(), sequence, budget_us);
+}
+
+std::uint32_t RestoreHandle::restored_tokens() const {
+  absl::MutexLock lock(&op_->mu);
+  if (op_->state == State::kRestored) return op_->restored;
+  return op_->state == State::kReading ? op_->plan.boundary : 0;
+}
+
+void CacheImpl::Abandon(const std::shared_ptr<RestoreOp>& op) {
+  op->cancelled = true;
+  {
+    absl::MutexLock lock(&op->mu);
+    op->ready.clear();
+    op->read_limit = 0;
+    // A plan in the making pins and unpins on its own thread.
+    if (op->state == Restore::State::kPlanning) return;
+    op->promotions.clear();
+  }
+  Unpin(op.get());
+}
+
+namespace {
+
+// Ends a restore that can't be completed: keeps the longest boundary that every stage has, or
+// clears the sequence.
+Restore::State FinishShort(RestoreOp* op, EngineSequence& sequence, std::uint32_t limit) {
+  const bool rows_alone =
+      !op->layout.has_group(RowGroup::kWindow) && !op->layout.has_group(RowGroup::kState);
+  const std::uint32_t boundary =
+      rows_alone && limit < op->plan.extents.size() ? op->plan.extents[limit].info.first : 0;
+  if (boundary > 0 && sequence.FinishImport(boundary).ok()) {
+    op->restored = boundary;
+    return Restore::State::kRestored;
+  }
+  sequence.Clear();
+  op->restored = 0;
+  return Restore::State::kFailed;
+}
+
+}  // namespace
+
+Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
+                                      std::int64_t budget_us) {
+  std::uint32_t limit = 0;
+  {
+    absl::MutexLock lock(&op->mu);
+    if (op->state != Restore::State::kReading) return op->state;
+  }
+  const absl::Time begin = absl::Now();
+  auto finish = [&](Restore::State state, std::string_view why) {
+    op->restore_seconds = absl::ToDoubleSeconds(absl::Now() - op->started) - op->lookup_seconds;
+    if (!why.empty()) {
+      op->match.detail = std::string(why);
+      sink_->Log(LogLevel::kWarning, "restore fell short: " + op->match.detail);
+    }
+    op->cancelled = state == Restore::State::kFailed;
+    op->SetState(state);
+    return state;
+  };
+  if (!op->placed) {
+    const absl::Status status = sequence.BeginImport(op->plan.boundary, op->plan.window_begin);
+    if (!status.ok()) {
+      op->match.shortfall = MissReason::kIncomplete;
+      return finish(Restore::State::kFailed, Text(status));
+    }
+    op->placed = true;
+  }
+  while (true) {
+    std::vector<std::pair<std::uint32_t, ExtentBytes>> ready;
+    {
+      absl::MutexLock lock(&op->mu);
+      ready.swap(op->ready);
+      limit = op->read_limit;
+    }
+    for (std::size_t i = 0; i < ready.size(); ++i) {
+      const PlannedExtent& extent = op->plan.extents[ready[i].first];
+      const PlannedPark& park = op->plan.parks[extent.park];
+      const absl::Status status =
+          sequence.Import(*park.stages, extent.info,
+                          absl::MakeConstSpan(ready[i].second->data(), ready[i].second->size()));
+      if (!status.ok()) {
+        sequence.Clear();
+        op->match.shortfall = MissReason::kIncomplete;
+        return finish(Restore::State::kFailed, Text(status));
+      }
+      op->done[ready[i].first] = true;
+      ready[i].second.reset();
+      if (absl::ToInt64Microseconds(absl::Now() - begin) >= budget_us && i + 1 < ready.size()) {
+        absl::MutexLock lock(&op->mu);
+        op->ready.insert(op->ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                         ready.end());
+        return op->state;
+      }
+    }
+    while (op->imported < op->done.size() && op->done[op->imported]) ++op->imported;
+    if (!HasUndone(*op, limit)) break;
+    absl::MutexLock lock(&op->mu);
+    if (op->ready.empty() && limit == op->read_limit) {
+      const absl::Duration idle = absl::Now() - op->progress;
+      if (idle < absl::Milliseconds(options_.restore_deadline_ms)) return op->state;
+      op->read_limit = limit = op->imported;
+      op->read_failure = MissReason::kIncomplete;
+      break;
+    }
+    if (absl::ToInt64Microseconds(absl::Now() - begin) >= budget_us) return op->state;
+  }
+  if (limit < op->plan.extents.size()) {
+    {
+      absl::MutexLock lock(&op->mu);
+      op->match.shortfall = op->read_failure;
+    }
+    sink_->OnStageLimited(op->plan.extents[limit].info.stage);
+    const Restore::State state = FinishShort(op, sequence, limit);
+    return finish(state, "an extent did not come");
+  }
+  const absl::Status status = sequence.FinishImport(op->plan.boundary);
+  if (!status.ok()) {
+    op->match.shortfall = MissReason::kIncomplete;
+    return finish(Restore::State::kFailed, Text(status));
+  }
+  op->restored = op->plan.boundary;
+  return finish(Restore::State::kRestored, "");
+}
+
+}  // namespace parkade

@@ -1,0 +1,103 @@
+// One lookup and its restore: plan, extents that are read ahead, import.
+//
+// A RestoreOp is shared between the serving thread (through RestoreHandle) and reader threads.
+// Fields below `mu` belong to it; the rest is written by one thread before it is handed on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "parkade/conversation_cache.h"
+#include "src/manager/catalogue.h"
+
+namespace parkade {
+
+// Index of a tier in the cache's list; kFromQueue: bytes that wait for their tier.
+inline constexpr int kFromQueue = -1;
+
+// A park whose extents are all read, on its way up to the RAM tier.
+struct Promotion {
+  std::vector<ExtentInfo> extents;
+  std::vector<ExtentBytes> payload;
+  std::uint32_t missing = 0;
+};
+
+struct PlannedPark {
+  Handle conversation = kNoHandle;
+  ParkKey key;
+  int tier = kFromQueue;
+  Source source = Source::kRam;
+  TokenRange tokens;  // part of [0, usable) that this park gives
+  std::shared_ptr<const StageMap> stages;
+  std::shared_ptr<const ParkRecord> queued;  // kFromQueue: the record ...
+  std::vector<ExtentBytes> queued_payload;   // ... and its bytes
+  std::uint64_t bytes = 0;
+};
+
+struct PlannedExtent {
+  std::uint32_t park = 0;     // index in RestorePlan::parks
+  std::uint32_t ordinal = 0;  // number within the park
+  ExtentInfo info;
+};
+
+struct RestorePlan {
+  std::uint32_t boundary = 0;
+  std::uint32_t window_begin = 0;
+  std::vector<PlannedPark> parks;
+  std::vector<PlannedExtent> extents;
+  std::uint64_t bytes = 0;
+};
+
+// Why less than the whole prompt is reused; filled while looking up.
+struct MatchReport {
+  Handle conversation = kNoHandle;
+  ConversationId id;
+  std::uint32_t pages = 0;
+  std::uint32_t matched = 0;
+  std::uint32_t usable = 0;
+  bool at_tip = false;                             // the best candidate ends where the match ends
+  MissReason shortfall = MissReason::kCheckpoint;  // why usable < matched
+  std::string detail;
+};
+
+struct RestoreOp {
+  LookupRequest request;
+  StateLayout layout;
+  std::vector<std::uint64_t> hashes;
+  MatchReport match;
+  RestorePlan plan;
+  absl::Time started;
+  std::atomic<bool> cancelled{false};
+
+  // Serving thread only.
+  bool placed = false;
+  std::uint32_t imported = 0;
+  std::vector<bool> done;
+  std::uint32_t restored = 0;
+  double lookup_seconds = 0;
+  double restore_seconds = 0;
+
+  mutable absl::Mutex mu;
+  Restore::State state ABSL_GUARDED_BY(mu) = Restore::State::kPlanning;
+  std::uint32_t next_read ABSL_GUARDED_BY(mu) = 0;
+  // Extents from here on are not going to come.
+  std::uint32_t read_limit ABSL_GUARDED_BY(mu) = 0;
+  MissReason read_failure ABSL_GUARDED_BY(mu) = MissReason::kIncomplete;
+  std::vector<std::pair<std::uint32_t, ExtentBytes>> ready ABSL_GUARDED_BY(mu);
+  std::vector<std::unique_ptr<Promotion>> promotions ABSL_GUARDED_BY(mu);  // by planned park
+  absl::Time progress ABSL_GUARDED_BY(mu);                                 // when bytes last came
+
+  void SetState(Restore::State next) {
+    absl::MutexLock lock(&mu);
+    state = next;
+  }
+};
+
+}  // namespace parkade
