@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The story of Parkade: a long document is read, the server is killed, the conversation goes on.
 
-Prints progress, a table and, as its last line, one JSON object. Exit 1 if less than 99 % of the earlier
-tokens were reused, or if anything on the way failed.
+Prints progress, a table and, as its last line, one JSON object. Exit 1 if less than 99 % of the
+earlier tokens were reused, or if anything on the way failed.
 """
 
 import argparse
@@ -26,17 +26,18 @@ ANSWER_TIMEOUT_S = 1800
 DURABLE_TIMEOUT_S = 120
 TIERS = ("slot", "ram", "disk", "remote")  # fastest first
 
-PLACES = """harbour mill orchard lighthouse railway market library quarry chapel ferry observatory
-bakery foundry garden school bridge archive workshop canal station""".split()
-NAMES = """Ada Bruno Clara Dmitri Elsa Farid Greta Hugo Ines Jonas Katya Leon Mira Nils Olga Pavel Rosa
-Sven Tessa Viktor""".split()
-VERBS = """repaired measured painted inspected borrowed described counted sketched moved cleaned weighed
-opened photographed labelled returned""".split()
-THINGS = """lanterns ropes ledgers bells barrels maps clocks windows boats seeds letters keys carts pumps
-mirrors scales kites engines""".split()
-REASONS = """before the storm came in|because the council had asked for it|after a long quarrel about prices
-|while the others were still asleep|so that the winter would find them prepared|although nobody remembered why
-|as the old rules demand|since the bridge was closed that week""".replace("\n", "").split("|")
+PLACES = """harbour mill orchard lighthouse railway market library quarry chapel ferry
+observatory bakery foundry garden school bridge archive workshop canal station""".split()
+NAMES = """Ada Bruno Clara Dmitri Elsa Farid Greta Hugo Ines Jonas Katya Leon Mira Nils Olga Pavel
+Rosa Sven Tessa Viktor""".split()
+VERBS = """repaired measured painted inspected borrowed described counted sketched moved cleaned
+weighed opened photographed labelled returned""".split()
+THINGS = """lanterns ropes ledgers bells barrels maps clocks windows boats seeds letters keys carts
+pumps mirrors scales kites engines""".split()
+REASONS = ("before the storm came in", "because the council had asked for it",
+           "after a long quarrel about prices", "while the others were still asleep",
+           "so that the winter would find them prepared", "as the old rules demand",
+           "although nobody remembered why", "since the bridge was closed that week")
 
 
 class DemoError(Exception):
@@ -57,8 +58,9 @@ def chronicle():
     day = 0
     while True:
         day += 1
-        yield (f"Day {day}: {pick(NAMES)} {pick(VERBS)} {2 + int(source.random() * 97)} {pick(THINGS)} "
-               f"at the {pick(PLACES)} {pick(REASONS)}, and {pick(NAMES)} {pick(VERBS)} the "
+        count = 2 + int(source.random() * 97)
+        yield (f"Day {day}: {pick(NAMES)} {pick(VERBS)} {count} {pick(THINGS)} at the "
+               f"{pick(PLACES)} {pick(REASONS)}, and {pick(NAMES)} {pick(VERBS)} the "
                f"{pick(THINGS)} of the {pick(PLACES)}.")
 
 
@@ -71,14 +73,16 @@ class Server:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.command = [
-            program, "--host", "127.0.0.1", "--port", str(self.port), "--ctx-size", str(CONTEXT_TOKENS),
-            "--parallel", "1", "--conversation-cache-disk", str(folder / "tiers"), *arguments]
+            program, "--host", "127.0.0.1", "--port", str(self.port), "--parallel", "1",
+            "--ctx-size", str(CONTEXT_TOKENS), "--conversation-cache-disk", str(folder / "tiers"),
+            *arguments]
         self.process = None
 
     def __enter__(self):
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
         try:
             self.wait_until_ready()
         except BaseException:
@@ -198,7 +202,8 @@ def wait_until_durable(server, tokens):
         if durable >= tokens:
             return durable
         time.sleep(0.05)
-    raise DemoError(f"only {durable:,} of {tokens:,} tokens were durable after {DURABLE_TIMEOUT_S} s")
+    raise DemoError(
+        f"only {durable:,} of {tokens:,} tokens were durable after {DURABLE_TIMEOUT_S} s")
 
 
 def names_in(value):
@@ -288,8 +293,8 @@ def main():
     try:
         return tell_story(args, args.arguments)
     except (DemoError, OSError, http.client.HTTPException, KeyError, ValueError) as error:
-        print(f"demo: {error or type(error).__name__}; the server's log is {args.folder / 'server.log'}",
-              file=sys.stderr)
+        log = args.folder / "server.log"
+        print(f"demo: {error or type(error).__name__}; the server's log is {log}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -15,8 +15,14 @@ readonly targets=(llama-server-impl llama-server ggml-rpc-server)
 
 say() { printf 'llama.cpp: %s\n' "$*"; }
 fail() { printf 'llama.cpp: %s\n' "$*" >&2; exit 1; }
+fail_with() {
+  grep -i -A 8 -m 3 -e 'error' -e '^FAILED' "$2" >&2 || true
+  fail "$1 failed, see $2"
+}
 
-has_sdist() { (cd "$1" && sha256sum --check --status <<<"$sdist_sha256  $sdist") 2>/dev/null; }
+has_sdist() {
+  (cd "$1" && sha256sum --check --status <<<"$sdist_sha256  $sdist") 2>/dev/null
+}
 
 fetch() {
   local downloads=$1 python=python3
@@ -27,7 +33,7 @@ fetch() {
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps \
     --no-binary llama-cpp-python --dest "$downloads" "llama-cpp-python==$version" \
     || fail "download failed; give a checkout with -DPARKADE_LLAMA_SOURCE=DIR instead"
-  has_sdist "$downloads" || fail "$downloads/$sdist is not the expected file; remove it and try again"
+  has_sdist "$downloads" || fail "$downloads/$sdist is not the expected file; remove it"
 }
 
 copy_source() {
@@ -61,11 +67,11 @@ build() {
     -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_TESTS=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_OPENSSL=OFF \
     -DLLAMA_BUILD_SERVER=ON -DLLAMA_BUILD_COMMON=ON -DLLAMA_BUILD_TOOLS=ON \
-    >"$folder/configure.log" 2>&1 || { tail -n 20 "$folder/configure.log" >&2; fail "configure failed"; }
+    >"$folder/configure.log" 2>&1 || fail_with "configuring" "$folder/configure.log"
   say "building in $folder/build (about 6 minutes on 2 cores, once)"
   cmake --build "$folder/build" --parallel "$(nproc)" --target "${targets[@]}" 2>&1 \
     | tee "$folder/build.log" | progress \
-    || { grep -A 8 -m 3 -e 'error' -e '^FAILED' "$folder/build.log" >&2; fail "build failed, see $folder/build.log"; }
+    || fail_with "building" "$folder/build.log"
   say "built in $((SECONDS - start)) s"
 }
 

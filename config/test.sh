@@ -31,7 +31,9 @@ part() {
 minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
 # Failures in full, the passed ones one in fifty.
-shorten() { awk '/ Start +[0-9]+: / { next } / Passed / && n++ % 50 { next } { print; fflush() }'; }
+shorten() {
+  awk '/ Start +[0-9]+: / { next } / Passed / && n++ % 50 { next } { print; fflush() }'
+}
 
 # run_tests FOLDER [ctest arguments]: no test at all is a failure.
 run_tests() {
@@ -44,8 +46,8 @@ run_tests() {
 # count FOLDER: adds the last run's numbers to the sums.
 count() {
   local line
-  line=$(grep -E 'tests passed, [0-9]+ tests failed out of [0-9]+' "$1/ctest.log" 2>/dev/null) || return 0
-  [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]
+  line=$(grep -s -E 'tests failed out of [0-9]+' "$1/ctest.log") || return 0
+  [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]] || return 0
   failed=$((failed + BASH_REMATCH[1]))
   passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1]))
 }
@@ -54,11 +56,13 @@ count() {
 build_and_test() {
   local name=$1 folder=$root/$2 options=()
   shift 2
+  # The tests write models: their Python is the one that has the packages for it.
+  options+=(-DPARKADE_TESTS=ON)
+  options+=(-DPARKADE_PYTHON="$venv/bin/python" -DPython3_EXECUTABLE="$venv/bin/python")
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
   rm -f "$folder/ctest.log"
-  part "configure, $name" configure "$folder" -DPARKADE_TESTS=ON -DPARKADE_PYTHON="$venv/bin/python" \
-    "${options[@]}" || return 0
+  part "configure, $name" configure "$folder" "${options[@]}" || return 0
   part "build, $name" build "$folder" || return 0
   part "tests, $name" run_tests "$folder" "$@" || true
   count "$folder"
@@ -78,7 +82,7 @@ set_up() {
   "$root/config/setup.sh" --venv && get_model
 }
 
-# Some kernels place memory where ThreadSanitizer can't: without randomised addresses it works on all.
+# Some kernels place memory where ThreadSanitizer can't: unrandomised addresses work on all.
 if [ "${PARKADE_SAME_ADDRESSES:-}" = '' ] && setarch -R true 2>/dev/null; then
   export PARKADE_SAME_ADDRESSES=1
   exec setarch -R "${BASH_SOURCE[0]}" "$@"
@@ -94,7 +98,8 @@ if part "set-up" set_up; then
     library=(--label-regex '^(unit|conformance|model|crash)$' --label-exclude '^slow$')
     build_and_test "address and undefined" build-asan -DPARKADE_SERVER=OFF \
       -DPARKADE_SANITIZE=address,undefined -- "${library[@]}"
-    build_and_test thread build-tsan -DPARKADE_SERVER=OFF -DPARKADE_SANITIZE=thread -- "${library[@]}"
+    build_and_test thread build-tsan -DPARKADE_SERVER=OFF \
+      -DPARKADE_SANITIZE=thread -- "${library[@]}"
   fi
 fi
 summary

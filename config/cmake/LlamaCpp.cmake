@@ -1,9 +1,9 @@
 # llama.cpp, fetched and built once under the cache directory, and the edits that our hooks need.
 #
 # Offers:
-#   parkade_llama         everything to include and link: edited files first, then llama.cpp's libraries
-#   parkade_llama_edited  the edited files, compiled here; the libraries themselves are never changed,
-#                         so build folders with different edits share them
+#   parkade_llama         all to include and link: edited files first, then llama.cpp's libraries
+#   parkade_llama_edited  the edited files, compiled here; the libraries themselves are never
+#                         changed, so build folders with different edits share them
 #   PARKADE_LLAMA_FOLDER  src/ and build/ of llama.cpp
 # Needs src/engine/llama/anchors.json and src/engine/llama/hooks/.
 
@@ -73,7 +73,8 @@ function(parkade_llama_command output result)
   set(${result} "${command}" PARENT_SCOPE)
 endfunction()
 
-parkade_llama_command(tools/server/CMakeFiles/llama-server-impl.dir/server.cpp.o parkade_llama_compile)
+parkade_llama_command(
+  tools/server/CMakeFiles/llama-server-impl.dir/server.cpp.o parkade_llama_compile)
 set(parkade_llama_includes ${parkade_llama_compile})
 list(FILTER parkade_llama_includes INCLUDE REGEX "^-I")
 list(TRANSFORM parkade_llama_includes REPLACE "^-I" "")
@@ -107,8 +108,8 @@ if(parkade_llama_failed)
 endif()
 string(REPLACE "\n" ";" parkade_llama_edits "${parkade_llama_edits}")
 
-# An archive that stands before llama.cpp's: its members define all that the unedited ones define, so
-# those are never pulled in.
+# An archive that stands before llama.cpp's: its members define all that the unedited ones define,
+# so those are never pulled in.
 set(parkade_llama_edited_sources ${parkade_llama_edits})
 list(TRANSFORM parkade_llama_edited_sources PREPEND ${CMAKE_BINARY_DIR}/llama-edited/)
 add_library(parkade_llama_edited STATIC ${parkade_llama_edited_sources})
@@ -119,7 +120,8 @@ target_compile_definitions(parkade_llama_edited PRIVATE ${parkade_llama_definiti
 target_include_directories(parkade_llama_edited PRIVATE ${parkade_llama_includes})
 foreach(edit ${parkade_llama_edits})
   get_filename_component(edit_folder ${edit} DIRECTORY)
-  target_include_directories(parkade_llama_edited PRIVATE ${PARKADE_LLAMA_FOLDER}/src/${edit_folder})
+  target_include_directories(parkade_llama_edited PRIVATE
+    ${PARKADE_LLAMA_FOLDER}/src/${edit_folder})
 endforeach()
 target_include_directories(parkade_llama_edited PRIVATE ${PARKADE_LLAMA_ROOM}/hooks)
 

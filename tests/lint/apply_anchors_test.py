@@ -49,9 +49,10 @@ class ApplyAnchors(unittest.TestCase):
         result = self.apply(self.edit("start();", "if (x) {\n    hook();\n}"),
                             self.edit("stop();", "hook2();", "after"),
                             self.edit('#include "a.h"', '#include "hooks.h"', "after"))
-        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "tools/server.cpp\n", ""))
-        expected = SOURCE.replace("        start();\n",
-                                  "        if (x) {\n            hook();\n        }\n        start();\n")
+        self.assertEqual((result.returncode, result.stdout), (0, "tools/server.cpp\n"))
+        self.assertEqual(result.stderr, "")
+        added = "        if (x) {\n            hook();\n        }\n"
+        expected = SOURCE.replace("        start();\n", added + "        start();\n")
         expected = expected.replace("    stop();\n", "    stop();\n    hook2();\n")
         expected = expected.replace('"a.h"\n', '"a.h"\n#include "hooks.h"\n')
         self.assertEqual(self.edited.read_text(encoding="utf-8"), expected)
@@ -66,7 +67,8 @@ class ApplyAnchors(unittest.TestCase):
     def test_edits_beside_one_anchor_keep_their_order(self):
         self.assertEqual(self.apply(self.edit("stop();", "one();"),
                                     self.edit("stop();", "two();")).returncode, 0)
-        self.assertIn("    one();\n    two();\n    stop();\n", self.edited.read_text(encoding="utf-8"))
+        self.assertIn("    one();\n    two();\n    stop();\n",
+                      self.edited.read_text(encoding="utf-8"))
 
     def test_an_anchor_that_is_missing_or_not_single_stops(self):
         for anchor, count in (("start", 0), ("}", 3)):

@@ -27,8 +27,8 @@ def load(path):
         if edit["where"] not in ("before", "after"):
             raise AnchorError(f"{path}: hook '{name}': where is 'before' or 'after'")
         if pathlib.PurePosixPath(edit["file"]).suffix not in COMPILED:
-            raise AnchorError(f"{path}: hook '{name}': {edit['file']} is not a file that is compiled by "
-                              "itself; only such files can be edited")
+            raise AnchorError(f"{path}: hook '{name}': {edit['file']} is not a file that is "
+                              "compiled by itself; only such files can be edited")
     return edits
 
 
@@ -40,10 +40,10 @@ def find(lines, edit):
     places = [i for i in range(len(lines) - size + 1) if stripped[i:i + size] == wanted]
     if len(places) != 1:
         raise AnchorError(
-            f"{edit['file']}: the anchor of hook '{edit['hook']}' occurs {len(places)} times, must be 1:\n"
-            f"    {edit['anchor'].strip()}\n"
-            "This llama.cpp differs from the one that the anchors were written for. Take that one "
-            "(no PARKADE_LLAMA_SOURCE),\nor give the hook an anchor that fits in "
+            f"{edit['file']}: the anchor of hook '{edit['hook']}' occurs {len(places)} times, "
+            f"must be 1:\n    {edit['anchor'].strip()}\n"
+            "This llama.cpp differs from the one that the anchors were written for. Take that\n"
+            "one (no PARKADE_LLAMA_SOURCE), or give the hook an anchor that fits in\n"
             "src/engine/llama/anchors.json.")
     return places[0], places[0] + size
 
@@ -55,7 +55,7 @@ def indented(text, indent):
 
 
 def edited(source, edits):
-    """Applies edits, all found in the pristine text, so no edit can move or hide another's anchor."""
+    """Applies edits, all found in the pristine text: none can move or hide another's anchor."""
     lines = source.splitlines(keepends=True)
     added = {}
     for edit in edits:
