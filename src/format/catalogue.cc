@@ -7,6 +7,7 @@
 #include <limits>
 #include <tuple>
 
+#include "src/format/segment.h"
 #include "src/format/wire.h"
 
 namespace parkade {
@@ -19,6 +20,8 @@ constexpr std::uint32_t kMostOrdinals = 1u << 20;
 constexpr std::uint32_t kMostFields = 1024;
 constexpr std::uint32_t kMostPlanes = 1u << 16;
 constexpr std::uint64_t kMostRowBytes = kExtentBytes * std::numeric_limits<std::uint16_t>::max();
+// Behind a segment's header and the extent's own.
+constexpr std::uint64_t kLeastOffset = 128;
 constexpr std::uint64_t kMostOffset = 1ull << 40;
 // One byte of an LZ4 block stands for at most 255 bytes.
 constexpr std::uint64_t kMostLz4Ratio = 255;
@@ -84,7 +87,8 @@ std::string_view ExtentFault(const StoredExtent& extent) {
       raw != (extent.stored_bytes == info.raw_bytes)) {
     return "stored size does not fit the codec";
   }
-  if (extent.offset > kMostOffset) return "offset out of bounds";
+  if (extent.offset < kLeastOffset || extent.offset > kMostOffset) return "offset out of bounds";
+  if (extent.offset % kExtentAlignment != 0) return "offset is not aligned";
   if (extent.ordinal >= kMostOrdinals) return "ordinal out of bounds";
   return {};
 }

@@ -29,6 +29,10 @@ absl::Status ExtentDamaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("extent header: ", what));
 }
 
+std::uint64_t RoundUp(std::uint64_t bytes) {
+  return (bytes + kExtentAlignment - 1) / kExtentAlignment * kExtentAlignment;
+}
+
 bool IsSealed(std::string_view bytes) {
   const std::string_view covered = bytes.substr(0, bytes.size() - kChecksumBytes);
   return ByteReader(bytes.substr(covered.size())).U64() == Checksum64(covered);
@@ -63,7 +67,7 @@ absl::StatusOr<Header> DecodeHeader(std::string_view bytes) {
   if (header.payload_bytes > kMostPayloadBytes) return SegmentDamaged("payload out of bounds");
   if (header.rows_bytes > kMostHeadBytes - kHeaderBytes ||
       header.rows_bytes % kExtentAlignment != 0 ||
-      header.rows > header.rows_bytes / kRowFrameBytes) {
+      header.rows > header.rows_bytes / (kRowFrameBytes + 1)) {
     return SegmentDamaged("size of the rows out of bounds");
   }
   return header;
@@ -80,6 +84,8 @@ absl::StatusOr<std::vector<CatalogueRow>> DecodeRows(std::string_view frame, std
     const std::string_view key = reader.Raw(key_bytes);
     const std::string_view value = reader.Raw(value_bytes);
     if (!reader.ok()) return SegmentDamaged("a row ends after the rows frame");
+    // Else padding could be read as rows.
+    if (key.empty()) return SegmentDamaged("empty key");
     if (family > static_cast<std::uint8_t>(CatalogueRow::Family::kMeta)) {
       return SegmentDamaged("unknown family");
     }
@@ -96,10 +102,14 @@ absl::StatusOr<std::vector<CatalogueRow>> DecodeRows(std::string_view frame, std
 
 }  // namespace
 
+std::uint64_t ExtentFrameBytes(std::uint32_t stored_bytes) {
+  return RoundUp(std::uint64_t{kExtentHeaderBytes} + stored_bytes);
+}
+
 std::uint64_t SegmentHeadBytes(absl::Span<const CatalogueRow> rows) {
   std::uint64_t bytes = kHeaderBytes;
   for (const CatalogueRow& row : rows) bytes += kRowFrameBytes + row.key.size() + row.value.size();
-  return (bytes + kExtentAlignment - 1) / kExtentAlignment * kExtentAlignment;
+  return RoundUp(bytes);
 }
 
 std::string EncodeSegmentHead(std::uint64_t segment, absl::Span<const CatalogueRow> rows,
