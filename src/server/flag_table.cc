@@ -1,6 +1,3 @@
-#include <array>
-
-#include "absl/strings/str_cat.h"
 #include "src/server/flag_values.h"
 #include "src/server/flags.h"
 
@@ -23,8 +20,8 @@ constexpr FlagSpec kFlags[] = {
     {"conversation-cache-disk", "PATH", "", "off", FlagKind::kPath, 0, 0, true,
      "Directory of the disk tier; created with mode 0700. off: no disk tier."},
     {"conversation-cache-disk-gib", "N", "GiB", "auto", FlagKind::kGib, 0.1, kMostGib, true,
-     "Disk space that the disk tier may take; fractions are allowed. auto: the smaller of 64 and "
-     "20 % of the free space plus what the tier already holds, read at start."},
+     "Disk space in GiB that the disk tier may take; fractions are allowed. auto: the smaller of "
+     "64 and 20 % of the free space plus what the tier already holds, read at start."},
     {"conversation-cache-disk-min-free-mib", "N", "MiB", "4096", FlagKind::kInteger, 0, kMostMib,
      true, "Disk space to leave free; below it the disk tier is read-only until space returns."},
     {"conversation-cache-min-tokens", "N", "tokens", "64", FlagKind::kInteger, 0, 1u << 30, true,

@@ -143,12 +143,6 @@ class FlagFile {
 
 }  // namespace
 
-bool ParseInteger(std::string_view text, std::int64_t* value) {
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, *value);
-  return !text.empty() && parsed.ec == std::errc() && parsed.ptr == end;
-}
-
 absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view text,
                                          std::string_view where) {
   switch (flag.kind) {
@@ -161,31 +155,31 @@ absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view 
     case FlagKind::kInteger:
       break;
   }
-  std::int64_t integer = 0;
-  if (!ParseInteger(text, &integer) || static_cast<double>(integer) < flag.least ||
-      static_cast<double>(integer) > flag.most) {
+  FlagValue value;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value.integer);
+  if (parsed.ec != std::errc() || parsed.ptr != end ||
+      static_cast<double>(value.integer) < flag.least ||
+      static_cast<double>(value.integer) > flag.most) {
     return Wrong(where, text, Expected(flag));
   }
-  FlagValue value;
-  value.integer = static_cast<std::uint64_t>(integer);
   return value;
 }
 
 absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--conversation-cache-config: ", what));
+  };
   std::string text(kMostFileBytes + 1, '\0');
-  if (file) {
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file.gcount()));
-  }
-  // A directory opens, but does not read.
-  if (!file.eof() && text.size() <= kMostFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--conversation-cache-config: can't read ",
-                                                   Quoted(path), "; name a file that exists"));
-  }
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--conversation-cache-config: ", Quoted(path),
-                                                   " is larger than 1 MiB; not a configuration"));
+    return error(absl::StrCat(Quoted(path), " is larger than 1 MiB; not a configuration"));
+  }
+  // A directory opens, but does not read to an end.
+  if (!file.is_open() || !file.eof()) {
+    return error(absl::StrCat("can't read ", Quoted(path), "; name a file that exists"));
   }
   FlagFile parsed(path);
   std::string_view left = text;

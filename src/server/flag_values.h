@@ -15,8 +15,8 @@ namespace parkade {
 
 // A checked value of one flag; which member counts depends on the flag's kind.
 struct FlagValue {
-  std::uint64_t integer = 0;  // kInteger
-  double gib = 0;             // kGib; 0: auto
+  std::int64_t integer = 0;  // kInteger
+  double gib = 0;            // kGib; 0: auto
   CodecChoice codec = CodecChoice::kAuto;
   std::string path;  // kPath; empty: off
 };
@@ -29,10 +29,6 @@ const FlagSpec* FindFlag(std::string_view name);
 // `where` begins the error line, e.g. "--conversation-cache-mib" or "FILE:3: conversation-...".
 absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view text,
                                          std::string_view where);
-
-// A decimal whole number, a '-' in front allowed; the whole text, no spaces, no '+'. False: it is
-// not one, or does not fit.
-bool ParseInteger(std::string_view text, std::int64_t* value);
 
 // Lines `key = value`; empty lines and lines that begin with '#' are comments. Reads at most 1 MiB.
 absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path);

@@ -16,6 +16,8 @@ constexpr double kGib = 1ull << 30;
 constexpr std::uint64_t kDefaultMibWithDisk = 1024;
 constexpr std::string_view kOurPrefix = "conversation-cache-";
 
+std::uint64_t Bytes(std::int64_t mib) { return static_cast<std::uint64_t>(mib) * kMib; }
+
 struct CommandLine {
   FlagValues values;
   std::optional<std::int64_t> cache_ram_mib;
@@ -48,14 +50,11 @@ bool IsOurs(std::string_view name) {
 }
 
 absl::Status ReadCacheRam(std::string_view text, CommandLine* line) {
-  const FlagSpec& ours = *FindFlag("conversation-cache-mib");
-  std::int64_t mib = 0;
-  if (!ParseInteger(text, &mib) || mib < -1 || static_cast<double>(mib) > ours.most) {
-    return absl::InvalidArgumentError(absl::StrCat("--cache-ram: '", std::string(text),
-                                                   "' is not a whole number of MiB from -1 to ",
-                                                   static_cast<std::int64_t>(ours.most)));
-  }
-  line->cache_ram_mib = mib;
+  FlagSpec as_ours = *FindFlag("conversation-cache-mib");
+  as_ours.least = -1;
+  absl::StatusOr<FlagValue> value = ParseFlagValue(as_ours, text, "--cache-ram");
+  if (!value.ok()) return value.status();
+  line->cache_ram_mib = value->integer;
   return absl::OkStatus();
 }
 
@@ -98,17 +97,17 @@ absl::StatusOr<CommandLine> TakeOurs(int argc, const char* const* argv, ParsedFl
 void Apply(const FlagValues& values, ParsedFlags* flags) {
   for (const auto& [name, value] : values) {
     if (name == "conversation-cache-mib") {
-      flags->cache.ram_budget_bytes = value.integer * kMib;
+      flags->cache.ram_budget_bytes = Bytes(value.integer);
     } else if (name == "conversation-cache-slots") {
       flags->cache.ram_slots = static_cast<std::uint32_t>(value.integer);
     } else if (name == "conversation-cache-min-free-mib") {
-      flags->cache.ram_min_free_bytes = value.integer * kMib;
+      flags->cache.ram_min_free_bytes = Bytes(value.integer);
     } else if (name == "conversation-cache-disk") {
       flags->disk.directory = value.path;
     } else if (name == "conversation-cache-disk-gib") {
       flags->disk.budget_bytes = static_cast<std::uint64_t>(std::llround(value.gib * kGib));
     } else if (name == "conversation-cache-disk-min-free-mib") {
-      flags->disk.min_free_bytes = value.integer * kMib;
+      flags->disk.min_free_bytes = Bytes(value.integer);
     } else if (name == "conversation-cache-min-tokens") {
       flags->cache.min_tokens = static_cast<std::uint32_t>(value.integer);
     } else if (name == "conversation-cache-codec") {
@@ -128,13 +127,13 @@ void ApplyCacheRam(const CommandLine& line, bool ours_given, ParsedFlags* flags)
   }
   if (mib < 0) {
     const double most_mib = FindFlag("conversation-cache-mib")->most;
-    flags->cache.ram_budget_bytes = static_cast<std::uint64_t>(most_mib) * kMib;
+    flags->cache.ram_budget_bytes = Bytes(static_cast<std::int64_t>(most_mib));
     flags->notices.push_back(
         absl::StrCat("--cache-ram -1: the conversation cache is limited only by the ",
                      flags->cache.ram_min_free_bytes / kMib, " MiB of memory it leaves free"));
     return;
   }
-  flags->cache.ram_budget_bytes = static_cast<std::uint64_t>(mib) * kMib;
+  flags->cache.ram_budget_bytes = Bytes(mib);
   flags->notices.push_back(
       absl::StrCat("--cache-ram ", mib, " is read as --conversation-cache-mib ", mib));
 }

@@ -1,0 +1,9 @@
+parkade_test(server_test
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/server_api_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/server_flags_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/server_lookup_line_test.cc
+  DEPENDS parkade_server_api
+  LABELS unit)
+target_compile_definitions(server_test PRIVATE
+  PARKADE_EXAMPLE_CONFIG="${CMAKE_SOURCE_DIR}/config/parkade.conf")

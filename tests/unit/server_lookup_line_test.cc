@@ -1,0 +1,56 @@
+#include "gtest/gtest.h"
+#include "src/server/lookup_line.h"
+
+namespace parkade {
+namespace {
+
+void SetMiss(LookupRecord& record, MissReason reason, std::uint32_t tokens) {
+  record.miss_tokens[static_cast<int>(reason)] = tokens;
+}
+
+TEST(LookupLine, Restored) {
+  LookupRecord record;
+  record.prompt_tokens = 4330;
+  record.reused_tokens = 4224;
+  record.outcome = LookupOutcome::kPartial;
+  record.conversation = {1, 2};
+  record.hit_tokens = {0, 4000, 224, 0};
+  SetMiss(record, MissReason::kDiverged, 90);
+  SetMiss(record, MissReason::kNew, 16);
+  record.first_difference = 4230;
+  record.lookup_seconds = 0.00042;
+  record.restore_seconds = 0.0121;
+  record.restored_bytes = 21233664;
+  EXPECT_EQ(FormatLookupLine(record),
+            "lookup: partial, 4224 of 4330 tokens reused (ram 4000, disk 224), computed 106 (new "
+            "16, diverged 90), conversation 00000000000000010000000000000002, differs at token "
+            "4230, lookup 0.4 ms, restore 12.1 ms (20.2 MiB)");
+}
+
+TEST(LookupLine, Missed) {
+  LookupRecord record;
+  record.prompt_tokens = 50;
+  SetMiss(record, MissReason::kIdentity, 49);
+  SetMiss(record, MissReason::kNew, 1);
+  record.identity_field = "kv_type_k";
+  record.detail = "parked with q8_0,\nasked for f16";
+  EXPECT_EQ(FormatLookupLine(record),
+            "lookup: miss, 0 of 50 tokens reused, computed 50 (new 1, identity 49), other "
+            "kv_type_k, lookup 0.0 ms; parked with q8_0, asked for f16");
+}
+
+TEST(LookupLine, MainReasonIsTheLargestThatIsNotNew) {
+  LookupRecord record;
+  EXPECT_FALSE(MainMissReason(record).has_value());
+  SetMiss(record, MissReason::kNew, 500);
+  EXPECT_EQ(MainMissReason(record), MissReason::kNew);
+  SetMiss(record, MissReason::kCold, 3);
+  EXPECT_EQ(MainMissReason(record), MissReason::kCold);
+  SetMiss(record, MissReason::kCorrupt, 4);
+  EXPECT_EQ(MainMissReason(record), MissReason::kCorrupt);
+  SetMiss(record, MissReason::kDisabled, 4);
+  EXPECT_EQ(MainMissReason(record), MissReason::kCorrupt);
+}
+
+}  // namespace
+}  // namespace parkade
