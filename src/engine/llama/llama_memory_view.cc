@@ -153,6 +153,10 @@ absl::Status LlamaMemoryView::AddKv(llama_kv_cache* cache, RowGroup group) {
   section.group = group;
   section.memory = cache;
   section.layers = static_cast<std::uint32_t>(ids.size());
+  if (group == RowGroup::kWindow) {
+    section.mask_tokens = hparams.n_swa;
+    section.mask_type = hparams.swa_type;
+  }
   std::vector<std::string> devices;
   for (PlaneKind kind : {PlaneKind::kKey, PlaneKind::kValue}) {
     const bool key = kind == PlaneKind::kKey;

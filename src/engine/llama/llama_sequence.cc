@@ -149,7 +149,11 @@ absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t wind
   }
   for (const MemorySection& section : view_->sections()) {
     TokenRange range{0, tokens};
-    if (section.group == RowGroup::kWindow) range.begin = window_begin;
+    if (section.group == RowGroup::kWindow) {
+      // Rows further back are welcome, but not at the price of a miss.
+      const std::uint32_t usable = std::min(UsableCells(section, sequence_), tokens);
+      range.begin = std::min(std::max(window_begin, tokens - usable), latest);
+    }
     if (section.group == RowGroup::kState) range = {tokens, tokens + 1};
     absl::StatusOr<SectionRows> rows = PlaceRows(section, sequence_, range);
     if (!rows.ok()) {

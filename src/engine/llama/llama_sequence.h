@@ -32,7 +32,8 @@ class LlamaSequence : public EngineSequence {
   void EndCapture() override;
 
   // Besides the contract: FailedPrecondition when the window rows do not reach back far enough for
-  // the next token (window_tokens + 1 of them, or all); the sequence is empty then.
+  // the next token (window_tokens + 1 of them, or all); the sequence is empty then. When other
+  // sequences leave too little room, fewer window rows are placed, never less than those.
   absl::Status BeginImport(std::uint32_t tokens, std::uint32_t window_begin) override;
   absl::Status Import(const StageMap& stored, const ExtentInfo& extent,
                       absl::Span<const char> raw) override;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ggml.h"
+#include "llama-hparams.h"
 #include "llama-io.h"
 #include "llama-kv-cache.h"
 #include "llama-memory.h"
@@ -301,17 +302,6 @@ std::vector<char> StateHeader(const MemorySection& section, std::uint32_t tokens
   return header.Take();
 }
 
-// Room for full rows, checked first so that a full cache is a quiet miss. Window caches can give
-// away masked cells of other sequences, so only llama.cpp itself knows their room.
-absl::Status CheckRoom(const MemorySection& section, std::int32_t sequence, TokenRange range) {
-  if (section.group != RowGroup::kFull) return absl::OkStatus();
-  const auto& cells = static_cast<llama_kv_cache*>(section.memory)->get_cells(sequence);
-  const std::uint32_t free_cells = cells.size() - cells.get_used();
-  if (range.size() <= free_cells) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(range.size(), " rows needed, ", free_cells, " cells free"));
-}
-
 absl::StatusOr<SectionRows> ParsePlaced(const MemorySection& section, const RecordingReader& reader,
                                         TokenRange range) {
   SectionRows rows;
@@ -349,13 +339,30 @@ absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_
   return kv ? ParseKv(section, writer, sequence, tokens) : ParseState(section, writer, tokens);
 }
 
+std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence) {
+  const auto& cells = static_cast<llama_kv_cache*>(section.memory)->get_cells(sequence);
+  std::uint32_t usable = cells.size() - cells.get_used();
+  if (section.mask_tokens == 0) return usable;
+  const auto type = static_cast<llama_swa_type>(section.mask_type);
+  for (std::uint32_t i = 0; i < cells.size(); ++i) {
+    if (cells.is_empty(i) || cells.seq_count(i) != 1) continue;
+    const llama_pos next = cells.seq_pos_max(cells.seq_get(i)) + 1;
+    usable += llama_hparams::is_masked_swa(section.mask_tokens, type, cells.pos_get(i), next);
+  }
+  return usable;
+}
+
 absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t sequence,
                                       TokenRange range) {
   const bool kv = section.kind == MemorySection::Kind::kKv;
   std::vector<char> header;
   if (kv) {
-    absl::Status room = CheckRoom(section, sequence, range);
-    if (!room.ok()) return room;
+    // Asked first, so that a full cache is a quiet miss.
+    const std::uint32_t usable = UsableCells(section, sequence);
+    if (range.size() > usable) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(range.size(), " rows needed, ", usable, " cells free"));
+    }
     const auto* cache = static_cast<llama_kv_cache*>(section.memory);
     header = KvHeader(section, cache->get_n_stream(), range);
   } else {

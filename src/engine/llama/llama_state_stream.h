@@ -42,6 +42,9 @@ struct MemorySection {
   RowGroup group = RowGroup::kFull;
   llama_memory_i* memory = nullptr;  // owned by the context
   std::uint32_t layers = 0;          // as the section counts them in its stream
+  // Of a window cache: its mask, as llama.cpp numbers it; 0 tokens elsewhere.
+  std::uint32_t mask_tokens = 0;
+  int mask_type = 0;
   std::vector<WirePlane> planes;
 };
 
@@ -60,6 +63,10 @@ struct SectionRows {
 // stream. Cost: one walk over the section's cells.
 absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
                                        std::uint32_t tokens);
+
+// Cells of a KV section that rows of `sequence` could be placed in now: empty ones and, in a window
+// cache, those that another sequence's window has left behind. Cost: one walk over the cells.
+std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence);
 
 // Makes room for the rows of `range` in a section where `sequence` holds nothing, and says where
 // they are; their bytes are undefined until they are written. For a state section `range` is
