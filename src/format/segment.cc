@@ -29,10 +29,6 @@ absl::Status ExtentDamaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("extent header: ", what));
 }
 
-std::uint64_t RoundUp(std::uint64_t bytes) {
-  return (bytes + kExtentAlignment - 1) / kExtentAlignment * kExtentAlignment;
-}
-
 bool IsSealed(std::string_view bytes) {
   const std::string_view covered = bytes.substr(0, bytes.size() - kChecksumBytes);
   return ByteReader(bytes.substr(covered.size())).U64() == Checksum64(covered);
@@ -102,14 +98,10 @@ absl::StatusOr<std::vector<CatalogueRow>> DecodeRows(std::string_view frame, std
 
 }  // namespace
 
-std::uint64_t ExtentFrameBytes(std::uint32_t stored_bytes) {
-  return RoundUp(std::uint64_t{kExtentHeaderBytes} + stored_bytes);
-}
-
 std::uint64_t SegmentHeadBytes(absl::Span<const CatalogueRow> rows) {
   std::uint64_t bytes = kHeaderBytes;
   for (const CatalogueRow& row : rows) bytes += kRowFrameBytes + row.key.size() + row.value.size();
-  return RoundUp(bytes);
+  return (bytes + kExtentAlignment - 1) / kExtentAlignment * kExtentAlignment;
 }
 
 std::string EncodeSegmentHead(std::uint64_t segment, absl::Span<const CatalogueRow> rows,

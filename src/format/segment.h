@@ -61,11 +61,6 @@ struct SegmentHead {
 inline constexpr std::uint64_t kMostHeadBytes = 64ull << 20;
 absl::StatusOr<SegmentHead> DecodeSegmentHead(std::string_view bytes, std::uint64_t* needed);
 
-// Bytes of one extent in the payload: header, stored bytes, zero bytes up to the next multiple of
-// kExtentAlignment. The next extent's header follows, also the last one is padded; its stored bytes
-// begin kExtentHeaderBytes after its frame does.
-std::uint64_t ExtentFrameBytes(std::uint32_t stored_bytes);
-
 std::string EncodeExtentHeader(const ParkKey& key, const StoredExtent& extent);
 // DataLoss: damaged, or the header of another extent.
 absl::Status CheckExtentHeader(std::string_view header, const ParkKey& key,

@@ -173,13 +173,5 @@ TEST(ExtentHeaders, EveryFlippedBitAndTruncationIsDataLoss) {
   EXPECT_FALSE(CheckExtentHeader(header + '\0', key, extent).ok());
 }
 
-TEST(ExtentHeaders, FramesKeepTheAlignment) {
-  EXPECT_EQ(ExtentFrameBytes(1), 128u);
-  EXPECT_EQ(ExtentFrameBytes(64), 128u);
-  EXPECT_EQ(ExtentFrameBytes(65), 192u);
-  EXPECT_EQ(ExtentFrameBytes(4u << 20), (4u << 20) + 64);
-  EXPECT_EQ(ExtentFrameBytes(0xffffffff), (1ull << 32) + 64);
-}
-
 }  // namespace
 }  // namespace parkade
