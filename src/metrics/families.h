@@ -20,8 +20,8 @@ inline constexpr int kTierKinds = 3;
 
 // Kinds of tier errors: the first word of what OnTierError is told; any other word is `other`.
 // A fixed list, because a label must not grow with the texts of errors.
-inline constexpr std::array<std::string_view, 8> kTierErrorKinds = {
-    "open", "read", "write", "remove", "catalogue", "space", "connection", "other"};
+inline constexpr std::array<std::string_view, 5> kTierErrorKinds = {"read", "write", "remove",
+                                                                    "catalogue", "other"};
 std::size_t TierErrorKind(std::string_view what);
 
 // Registers every family and every label value that is known in advance. The pointers live as long

@@ -1,0 +1,69 @@
+#include "src/cli/http_client.h"
+
+#include <curl/curl.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+namespace parkade {
+namespace {
+
+constexpr std::size_t kMostReplyBytes = 64 << 20;
+
+// What libcurl calls for each piece of the body; less than `bytes` stops the transfer.
+std::size_t Append(char* data, std::size_t size, std::size_t count, void* body) {
+  auto* text = static_cast<std::string*>(body);
+  const std::size_t bytes = size * count;
+  if (text->size() + bytes > kMostReplyBytes) return 0;
+  text->append(data, bytes);
+  return bytes;
+}
+
+struct EasyCleanup {
+  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
+};
+
+struct ListCleanup {
+  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+};
+
+absl::StatusOr<HttpReply> Get(const std::string& base_url, const std::string& api_key,
+                              const std::string& path) {
+  const std::unique_ptr<CURL, EasyCleanup> easy(curl_easy_init());
+  if (easy == nullptr) return absl::InternalError("libcurl can't be used");
+  std::unique_ptr<curl_slist, ListCleanup> headers;
+  if (!api_key.empty()) {
+    headers.reset(
+        curl_slist_append(nullptr, absl::StrCat("Authorization: Bearer ", api_key).c_str()));
+  }
+  const std::string url = base_url + path;
+  HttpReply reply;
+  char error[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(easy.get(), CURLOPT_URL, url.c_str());
+  curl_easy_setopt(easy.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy.get(), CURLOPT_PROXY, "");
+  curl_easy_setopt(easy.get(), CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy.get(), CURLOPT_CONNECTTIMEOUT, 5L);
+  curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT, 30L);
+  curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, &Append);
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &reply.body);
+  curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, error);
+  const CURLcode code = curl_easy_perform(easy.get());
+  if (code != CURLE_OK) {
+    return absl::UnavailableError(absl::StrCat(
+        "no answer from ", base_url, ": ", error[0] != '\0' ? error : curl_easy_strerror(code)));
+  }
+  curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &reply.status);
+  return reply;
+}
+
+}  // namespace
+
+HttpGet MakeHttpGet(const std::string& base_url, const std::string& api_key) {
+  return [base_url, api_key](const std::string& path) { return Get(base_url, api_key, path); };
+}
+
+}  // namespace parkade

@@ -1,0 +1,98 @@
+#include "src/cli/tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace parkade {
+namespace {
+
+// Code points: close enough to columns for the names of people and models.
+std::size_t Width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::string Printf(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+}  // namespace
+
+Table::Table(std::vector<std::string> headings) {
+  for (std::string& heading : headings) {
+    right_aligned_.push_back(heading.rfind('>', 0) == 0);
+    if (right_aligned_.back()) heading.erase(0, 1);
+  }
+  AddRow(std::move(headings));
+}
+
+void Table::AddRow(std::vector<std::string> cells) {
+  cells.resize(right_aligned_.size());
+  for (std::string& cell : cells) {
+    for (char& c : cell) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    }
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::Text() const {
+  std::vector<std::size_t> widths(right_aligned_.size());
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - Width(row[i]), ' ');
+      if (i > 0) line.append("  ");
+      line.append(right_aligned_[i] ? padding + row[i] : row[i] + padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out.append(line).push_back('\n');
+  }
+  return out;
+}
+
+std::string FormatBytes(double bytes) {
+  const char* const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024) return Printf("%.0f B", bytes);
+  int unit = -1;
+  while (bytes >= 1023.95 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return Printf("%.1f ", bytes) + units[std::max(unit, 0)];
+}
+
+std::string FormatSeconds(double seconds) {
+  if (seconds < 1) return Printf("%.1f ms", seconds * 1e3);
+  if (seconds < 60) return Printf("%.1f s", seconds);
+  const double whole = std::floor(seconds);
+  return Printf("%.0f min", std::floor(whole / 60)) + Printf(" %.0f s", std::fmod(whole, 60));
+}
+
+std::string FormatAge(double seconds) {
+  if (seconds < 1) return "now";
+  if (seconds < 60) return Printf("%.0f s ago", std::floor(seconds));
+  if (seconds < 3600) return Printf("%.0f min ago", std::floor(seconds / 60));
+  if (seconds < 48 * 3600) return Printf("%.0f h ago", std::floor(seconds / 3600));
+  return Printf("%.0f d ago", std::floor(seconds / 86400));
+}
+
+std::string FormatCount(double count) {
+  std::string digits = Printf("%.0f", count);
+  for (std::size_t i = digits.size(); i > 3 + (digits[0] == '-' ? 1 : 0);) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace parkade
