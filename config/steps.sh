@@ -33,7 +33,7 @@ get_model() {
 configure() {
   local folder=$1
   shift
-  cmake -S "$root" -B "$folder" -G Ninja -DPARKADE_CACHE_DIR="$cache" "$@" \
+  cmake --no-warn-unused-cli -S "$root" -B "$folder" -G Ninja -DPARKADE_CACHE_DIR="$cache" "$@" \
     || fail "configuring $folder failed"
 }
 
