@@ -1,0 +1,119 @@
+#include "tiers/disk/catalogue_options.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/statistics.h>
+#include <rocksdb/table.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace parkade::disk {
+namespace {
+
+constexpr std::size_t kWriteBufferBytes = 4u << 20;
+constexpr std::size_t kAllWriteBuffersBytes = 16u << 20;
+constexpr std::size_t kBlockCacheBytes = 8u << 20;
+constexpr int kOpenFiles = 128;
+
+// RocksDB's own info log aborts the process when the disk is full. What matters comes back as a
+// status; the rest is dropped.
+class SilentLogger : public rocksdb::Logger {
+ public:
+  SilentLogger() : rocksdb::Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
+  using rocksdb::Logger::Logv;
+  void Logv(const char* /*format*/, va_list /*arguments*/) override {}
+};
+
+// One for the process, so that every directory opened shares one bound.
+std::shared_ptr<rocksdb::Cache> BlockCache() {
+  static const auto* cache =
+      new std::shared_ptr<rocksdb::Cache>(rocksdb::NewLRUCache(kBlockCacheBytes, 2));
+  return *cache;
+}
+
+}  // namespace
+
+absl::Status ToStatus(const rocksdb::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = "catalogue: " + status.ToString();
+  if (status.IsNoSpace()) return absl::ResourceExhaustedError(message);
+  if (status.IsNotFound()) return absl::NotFoundError(message);
+  if (status.IsCorruption() || status.IsPathNotFound() || status.IsInvalidArgument() ||
+      status.IsNotSupported()) {
+    return absl::DataLossError(message);
+  }
+  if (status.IsIOError() && message.find(strerror(EIO)) != std::string::npos) {
+    return absl::DataLossError(message);
+  }
+  return absl::UnavailableError(message);
+}
+
+void FailureListener::OnBackgroundError(rocksdb::BackgroundErrorReason /*reason*/,
+                                        rocksdb::Status* status) {
+  Note(ToStatus(*status));
+}
+
+void FailureListener::OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/,
+                                           rocksdb::Status /*status*/, bool* auto_recovery) {
+  *auto_recovery = false;
+}
+
+void FailureListener::Note(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  first_.Update(status);
+}
+
+absl::Status FailureListener::first() const {
+  absl::MutexLock lock(&mutex_);
+  return first_;
+}
+
+rocksdb::DBOptions MakeDbOptions(std::shared_ptr<FailureListener> listener) {
+  rocksdb::DBOptions options;
+  options.info_log = std::make_shared<SilentLogger>();
+  options.info_log_level = rocksdb::InfoLogLevel::FATAL_LEVEL;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.listeners = {std::move(listener)};
+  options.max_bgerror_resume_count = 0;
+  options.paranoid_checks = true;
+  options.best_efforts_recovery = false;
+  // Rows that a damaged log has lost come back from their segments, see recovery.h.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+  options.manifest_preallocation_size = 1u << 20;
+  options.max_manifest_file_size = 4u << 20;
+  options.max_open_files = kOpenFiles;
+  options.allow_fallocate = true;
+  options.max_total_wal_size = kAllWriteBuffersBytes;
+  options.db_write_buffer_size = kAllWriteBuffersBytes;
+  options.max_background_jobs = 2;
+  options.skip_stats_update_on_db_open = true;
+  options.avoid_unnecessary_blocking_io = true;
+  options.statistics = rocksdb::CreateDBStatistics();
+  options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
+  options.env = rocksdb::Env::Default();
+  // swallow: an environment without modes of its own leaves them to the folder's 0700.
+  options.env->SetAllowNonOwnerAccess(false).PermitUncheckedError();
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions MakeFamilyOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.write_buffer_size = kWriteBufferBytes;
+  options.arena_block_size = 128u << 10;
+  options.max_bytes_for_level_base = 32u << 20;
+  options.target_file_size_base = 8u << 20;
+  options.compression = rocksdb::kNoCompression;
+  options.paranoid_file_checks = true;
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = BlockCache();
+  table.cache_index_and_filter_blocks = true;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10, false));
+  table.format_version = 5;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+}  // namespace parkade::disk

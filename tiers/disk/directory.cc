@@ -1,0 +1,167 @@
+#include "tiers/disk/directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace parkade::disk {
+namespace {
+
+std::string InFolder(std::uint64_t segment) {
+  return FanOutName(segment) + "/" + SegmentFileName(segment);
+}
+
+std::uint64_t BlockBytes(const struct stat& info) {
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+}  // namespace
+
+Directory::~Directory() = default;
+
+std::string Directory::CataloguePath() const { return path_ + "/" + std::string(kCatalogueName); }
+
+absl::Status Directory::EmptyTemporary() {
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(temporary_.get(), kTemporaryName);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries) {
+    if (::unlinkat(temporary_.get(), entry.name.c_str(), 0) == 0) continue;
+    if (errno != EISDIR && errno != EPERM) return ErrnoStatus(errno, entry.name);
+    if (absl::Status s = RemoveTree(temporary_.get(), entry.name); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+bool Directory::Exists(const std::string& top_level_name) const {
+  struct stat info;
+  return ::fstatat(root_.get(), top_level_name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+absl::Status Directory::SetCatalogueAside(std::int64_t stamp) {
+  const std::string name(kCatalogueName);
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const std::string aside = absl::StrCat(std::string(kDamagedPrefix), stamp, "-", attempt);
+    if (Exists(aside)) continue;
+    if (::renameat(root_.get(), name.c_str(), root_.get(), aside.c_str()) == 0) {
+      return SyncFolder(root_.get(), path_);
+    }
+    if (errno == ENOENT) return absl::OkStatus();
+    return ErrnoStatus(errno, name);
+  }
+  return absl::UnavailableError("too many damaged catalogues in " + path_);
+}
+
+absl::Status Directory::RemoveDamagedCatalogues() {
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root_.get(), path_);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries) {
+    if (entry.name.compare(0, kDamagedPrefix.size(), kDamagedPrefix) != 0) continue;
+    if (absl::Status s = RemoveTree(root_.get(), entry.name); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Directory::PutMarker(std::string_view name) {
+  absl::StatusOr<Fd> fd = OpenAt(root_.get(), std::string(name), O_WRONLY | O_CREAT);
+  return fd.status();
+}
+
+absl::Status Directory::RemoveMarker(std::string_view name) {
+  const std::string own(name);
+  if (::unlinkat(root_.get(), own.c_str(), 0) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, own);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Directory::ListSegments(
+    const std::function<void(const SegmentFile&)>& visit,
+    const std::function<void(const std::string& path)>& stray) const {
+  const std::string segments(kSegmentsName);
+  absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments_.get(), segments);
+  if (!folders.ok()) return folders.status();
+  for (const FolderEntry& folder : *folders) {
+    const std::string folder_path = segments + "/" + folder.name;
+    absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), folder.name);
+    if (!fd.ok()) {
+      stray(folder_path);
+      continue;
+    }
+    absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder_path);
+    if (!files.ok()) return files.status();
+    for (const FolderEntry& file : *files) {
+      const std::optional<std::uint64_t> number = ParseSegmentFileName(file.name);
+      struct stat info;
+      if (::fstatat(fd->get(), file.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) continue;
+        return ErrnoStatus(errno, file.name);
+      }
+      if (!number.has_value() || !S_ISREG(info.st_mode) || FanOutName(*number) != folder.name) {
+        stray(folder_path + "/" + file.name);
+        continue;
+      }
+      visit({*number, static_cast<std::uint64_t>(info.st_size), BlockBytes(info)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Directory::EnsureFolder(std::uint64_t segment) {
+  const std::size_t index = segment % kFanOut;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (folders_[index]) return absl::OkStatus();
+  }
+  const std::string name = FanOutName(segment);
+  if (::mkdirat(segments_.get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, name);
+  }
+  // Also when it was there: another thread may have made it a moment ago.
+  if (absl::Status s = SyncFolder(segments_.get(), name); !s.ok()) return s;
+  absl::MutexLock lock(&mutex_);
+  folders_[index] = true;
+  return absl::OkStatus();
+}
+
+absl::Status Directory::SyncSegmentFolder(std::uint64_t segment) {
+  const std::string name = FanOutName(segment);
+  absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), name);
+  if (!fd.ok()) return fd.status();
+  return SyncFolder(fd->get(), name);
+}
+
+absl::StatusOr<SegmentFile> Directory::Stat(std::uint64_t segment) const {
+  struct stat info;
+  const std::string name = InFolder(segment);
+  if (::fstatat(segments_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    return ErrnoStatus(errno, SegmentPath(segment));
+  }
+  return SegmentFile{segment, static_cast<std::uint64_t>(info.st_size), BlockBytes(info)};
+}
+
+absl::StatusOr<std::uint64_t> Directory::Unlink(std::uint64_t segment) {
+  const std::string name = InFolder(segment);
+  struct stat info;
+  if (::fstatat(segments_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return 0;
+    return ErrnoStatus(errno, SegmentPath(segment));
+  }
+  if (::unlinkat(segments_.get(), name.c_str(), 0) != 0) {
+    if (errno == ENOENT) return 0;
+    return ErrnoStatus(errno, SegmentPath(segment));
+  }
+  return BlockBytes(info);
+}
+
+std::uint64_t Directory::FreeBytes() const {
+  struct statvfs info;
+  if (::fstatvfs(root_.get(), &info) != 0) return 0;
+  return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+}  // namespace parkade::disk

@@ -1,0 +1,82 @@
+// The directory of a disk tier: who may use it, and its segment files by number.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "tiers/disk/file_io.h"
+#include "tiers/disk/names.h"
+
+namespace parkade::disk {
+
+inline constexpr std::uint32_t kDirectoryVersion = 1;
+
+struct SegmentFile {
+  std::uint64_t segment = 0;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t block_bytes = 0;
+};
+
+// Thread safe. Holds the lock file's lock as long as it lives.
+class Directory {
+ public:
+  // Checks that the directory is ours and nobody else's, and locks it. `create`: a missing one is
+  // made (0700), parents too; else a missing one is NotFound. Codes as OpenDiskTier says; on error
+  // nothing was touched.
+  static absl::StatusOr<std::unique_ptr<Directory>> Open(const std::string& path, bool create);
+  ~Directory();
+
+  const std::string& path() const { return path_; }
+  std::string CataloguePath() const;
+  int root() const { return root_.get(); }
+  int temporary() const { return temporary_.get(); }
+
+  // ---- top level ----
+  absl::Status EmptyTemporary();
+  bool Exists(const std::string& top_level_name) const;
+  // Renames the catalogue to a name of kDamagedPrefix, durably. A missing one is fine.
+  absl::Status SetCatalogueAside(std::int64_t stamp);
+  // Removes what SetCatalogueAside left.
+  absl::Status RemoveDamagedCatalogues();
+  absl::Status PutMarker(std::string_view name);
+  absl::Status RemoveMarker(std::string_view name);
+
+  // ---- segments ----
+  // Every segment file, folder by folder. Files of other names are passed to `stray` with their
+  // path relative to the root. Reads no payload.
+  absl::Status ListSegments(const std::function<void(const SegmentFile&)>& visit,
+                            const std::function<void(const std::string& path)>& stray) const;
+  // Makes the segment's folder when it is not there, durably.
+  absl::Status EnsureFolder(std::uint64_t segment);
+  absl::Status SyncSegmentFolder(std::uint64_t segment);
+  // NotFound: no such file.
+  absl::StatusOr<SegmentFile> Stat(std::uint64_t segment) const;
+  // Returns the bytes of the blocks that were freed; a missing file frees none.
+  absl::StatusOr<std::uint64_t> Unlink(std::uint64_t segment);
+
+  // Free bytes for this user. 0 when the file system does not answer.
+  std::uint64_t FreeBytes() const;
+
+ private:
+  Directory(std::string path, Fd root, Fd lock)
+      : path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
+  absl::Status MakeFolders();
+
+  const std::string path_;
+  const Fd root_;
+  const Fd lock_;
+  Fd segments_;
+  Fd temporary_;
+  absl::Mutex mutex_;
+  std::bitset<kFanOut> folders_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace parkade::disk

@@ -1,0 +1,137 @@
+// Removing: rows first, synced; then the segments that no row names.
+#include <algorithm>
+
+#include "tiers/disk/tier_impl.h"
+
+namespace parkade::disk {
+
+absl::StatusOr<DiskTier::Removal> DiskTier::GatherRemoval(const CatalogueDb& db,
+                                                          absl::Span<const ParkKey> keys) {
+  Removal removal;
+  absl::flat_hash_map<ConversationId, absl::flat_hash_set<std::string>, DigestHash> going;
+  for (const ParkKey& key : keys) {
+    const std::string row_key = ManifestKey(key);
+    absl::StatusOr<std::string> value = db.Get(Family::kManifest, row_key);
+    if (absl::IsNotFound(value.status())) continue;
+    if (!value.ok()) return value.status();
+    if (!going[key.conversation].insert(row_key).second) continue;
+    const absl::StatusOr<RefRow> row = UnwrapRef(*value);
+    if (row.ok()) removal.segments.push_back(row->ref.segment);
+    if (absl::Status s = AppendParkDeletion(db, key, *value, &removal.batch); !s.ok()) return s;
+  }
+  for (const auto& [id, row_keys] : going) {
+    bool left = false;
+    const std::string begin = ConversationKey(id);
+    const absl::Status scanned =
+        db.Scan(Family::kManifest, begin, PrefixEnd(begin), [&, &gone = row_keys](auto key, auto) {
+          left = !gone.contains(std::string(key));
+          return !left;
+        });
+    if (!scanned.ok()) return scanned;
+    if (!left) removal.emptied.push_back(id);
+  }
+  return removal;
+}
+
+// Attributes go with the last park.
+void DiskTier::AddEmptiedConversations(Removal* removal) {
+  absl::MutexLock lock(&mutex_);
+  for (const ConversationId& id : removal->emptied) {
+    const std::string key = ConversationKey(id);
+    removal->batch.deletes.emplace_back(Family::kUsage, key);
+    const auto it = names_.find(id);
+    if (it == names_.end()) continue;
+    removal->batch.deletes.emplace_back(Family::kName, key);
+    const std::uint64_t segment = it->second.ref.segment;
+    names_.erase(it);
+    const bool shared = std::any_of(names_.begin(), names_.end(), [&](const auto& entry) {
+      return entry.second.ref.segment == segment;
+    });
+    if (!shared) removal->segments.push_back(segment);
+  }
+}
+
+void DiskTier::Unlink(absl::Span<const std::uint64_t> segments) {
+  for (const std::uint64_t segment : segments) {
+    absl::StatusOr<std::uint64_t> freed = directory_->Unlink(segment);
+    reader_.Drop(segment);
+    // swallow: no row names it any more, so the next open drops it; the recount keeps it counted.
+    if (freed.ok()) ledger_.DropSegment(*freed);
+  }
+}
+
+absl::Status DiskTier::Remove(absl::Span<const ParkKey> keys) {
+  absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
+  if (!db.ok()) return db.status();
+  absl::StatusOr<Removal> removal = GatherRemoval(**db, keys);
+  if (!removal.ok()) return removal.status();
+  if (removal->batch.empty()) return absl::OkStatus();
+  writer_.Reach("remove.begin");
+  AddEmptiedConversations(&*removal);
+  if (absl::Status s = (*db)->Write(removal->batch, true); !s.ok()) {
+    Fail(s);
+    return s;
+  }
+  writer_.Reach("remove.rows");
+  for (const ParkKey& key : keys) places_.Erase(key);
+  Unlink(removal->segments);
+  writer_.Reach("remove.unlinked");
+  return absl::OkStatus();
+}
+
+// The tombstone keeps rebuilding from taking the segments back, should the catalogue and the
+// unlinking both be lost.
+absl::Status DiskTier::WriteTombstone(const ConversationId& conversation,
+                                      absl::Span<const std::uint64_t> segments, RowBatch* batch) {
+  const RowsSegment tombstone = BuildRowsSegment(
+      writer_.TakeNumber(),
+      {{Family::kTombstone, ConversationKey(conversation), EncodeTombstone(segments)}});
+  absl::StatusOr<std::uint64_t> block_bytes = writer_.Write(tombstone);
+  if (!block_bytes.ok()) return block_bytes.status();
+  ledger_.AddSegment(*block_bytes);
+  batch->puts = tombstone.rows;
+  return absl::OkStatus();
+}
+
+absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<const ParkKey> keys) {
+  absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
+  if (!db.ok()) return db.status();
+  absl::StatusOr<Removal> removal = GatherRemoval(**db, keys);
+  if (!removal.ok()) return removal.status();
+  // The attributes go even when a fork keeps some of the parks.
+  if (std::find(removal->emptied.begin(), removal->emptied.end(), conversation) ==
+      removal->emptied.end()) {
+    removal->emptied.push_back(conversation);
+  }
+  AddEmptiedConversations(&*removal);
+  if (!removal->segments.empty()) {
+    // swallow: on a full disk the rows and files still go, and that is what makes room.
+    (void)WriteTombstone(conversation, removal->segments, &removal->batch);
+  }
+  writer_.Reach("forget.tombstone");
+  if (absl::Status s = (*db)->Write(removal->batch, true); !s.ok()) {
+    Fail(s);
+    return s;
+  }
+  writer_.Reach("forget.rows");
+  for (const ParkKey& key : keys) places_.Erase(key);
+  Unlink(removal->segments);
+  absl::flat_hash_set<std::uint64_t> folders;
+  for (const std::uint64_t segment : removal->segments) {
+    if (!folders.insert(segment % kFanOut).second) continue;
+    if (absl::Status s = directory_->SyncSegmentFolder(segment); !s.ok()) return s;
+  }
+  writer_.Reach("forget.unlinked");
+  std::vector<RowBatch::Range> ranges;
+  const std::string begin = ConversationKey(conversation);
+  for (const Family family :
+       {Family::kManifest, Family::kTokens, Family::kImage, Family::kUsage, Family::kName}) {
+    ranges.push_back({family, begin, PrefixEnd(begin)});
+  }
+  const absl::Status purged = (*db)->Purge(ranges);
+  if (!purged.ok()) Fail(purged);
+  writer_.Reach("forget.purged");
+  return purged;
+}
+
+}  // namespace parkade::disk

@@ -1,0 +1,75 @@
+// Files through descriptors: whole writes, exact reads, syncs, and errno as a status.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace parkade::disk {
+
+// Owns a descriptor.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// ENOSPC, EDQUOT: ResourceExhausted. ENOENT: NotFound. EEXIST: AlreadyExists. Others: Unavailable.
+absl::Status ErrnoStatus(int error, std::string_view what);
+
+// openat with O_CLOEXEC and O_NOFOLLOW added; files are created 0600.
+absl::StatusOr<Fd> OpenAt(int folder, const std::string& name, int flags);
+absl::StatusOr<Fd> OpenFolderAt(int folder, const std::string& name);
+
+// Writes all of `pieces` from the file's begin in few large calls, and asks the kernel to start
+// writing back as it goes, so that the sync that follows finds little left. `pieces` is consumed.
+absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what);
+// Exactly `size` bytes. The file's end or an I/O error before that: DataLoss.
+absl::Status ReadExactly(int fd, char* data, std::size_t size, std::uint64_t offset,
+                         std::string_view what);
+
+absl::Status SyncData(int fd, std::string_view what);
+absl::Status SyncFolder(int folder_fd, std::string_view what);
+
+// At most `limit_bytes` of a small file.
+absl::StatusOr<std::string> ReadSmallFile(int folder, const std::string& name,
+                                          std::size_t limit_bytes);
+// Replaces a small file: temporary name, synced, renamed, folder synced.
+absl::Status ReplaceSmallFile(int folder, const std::string& name, std::string_view content);
+
+struct FolderEntry {
+  std::string name;
+  std::uint64_t inode = 0;
+};
+// Names in a folder but "." and "..", ordered by inode: stat calls then go through the inode
+// tables in order.
+absl::StatusOr<std::vector<FolderEntry>> ListFolder(int folder_fd, std::string_view what);
+
+// Bytes of the blocks of a folder's files, folders below it included. Entries that vanish
+// meanwhile count nothing; a folder that is not there is empty.
+std::uint64_t FolderBlockBytes(int folder, const std::string& name);
+// Removes a folder with everything in it. A missing one is fine.
+absl::Status RemoveTree(int folder, const std::string& name);
+
+}  // namespace parkade::disk

@@ -1,0 +1,101 @@
+#include "tiers/disk/segment_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+
+namespace parkade::disk {
+namespace {
+
+// Fails only for lack of space: elsewhere the file just grows as it is written.
+absl::Status Allocate(int fd, std::uint64_t size_bytes, const std::string& name) {
+  if (size_bytes == 0) return absl::OkStatus();
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(size_bytes)) == 0) return absl::OkStatus();
+  if (errno == ENOSPC || errno == EDQUOT) return ErrnoStatus(errno, name);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CatalogueRow SegmentWriter::StartNumbers(std::uint64_t lowest) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  const std::uint64_t first = std::max(lowest, ms << kStampShift);
+  next_ = first;
+  set_aside_ = first + kNumbersSetAside;
+  return {Family::kMeta, std::string(kNextSegmentKey), EncodeNumber(set_aside_)};
+}
+
+bool SegmentWriter::SetNumbersAside(std::uint64_t number, CatalogueRow* row) {
+  std::uint64_t known = set_aside_.load();
+  while (number >= known) {
+    const std::uint64_t wanted = number + kNumbersSetAside;
+    if (!set_aside_.compare_exchange_weak(known, wanted)) continue;
+    *row = {Family::kMeta, std::string(kNextSegmentKey), EncodeNumber(wanted)};
+    return true;
+  }
+  return false;
+}
+
+absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref,
+                                                   std::vector<iovec> pieces) {
+  const std::string name = SegmentFileName(ref.segment);
+  absl::StatusOr<std::uint64_t> block_bytes = WriteTemporary(ref, name, std::move(pieces));
+  if (!block_bytes.ok()) {
+    // swallow: what is left in the temporary folder goes at the next open.
+    (void)::unlinkat(directory_->temporary(), name.c_str(), 0);
+    return block_bytes;
+  }
+  if (absl::Status s = Publish(ref.segment, name); !s.ok()) {
+    (void)::unlinkat(directory_->temporary(), name.c_str(), 0);
+    // swallow: a file that no row names goes at the next open.
+    (void)directory_->Unlink(ref.segment);
+    return s;
+  }
+  written_bytes_.fetch_add(ref.size_bytes, std::memory_order_relaxed);
+  return block_bytes;
+}
+
+absl::StatusOr<std::uint64_t> SegmentWriter::Write(const RowsSegment& segment) {
+  return Write(segment.ref, {{const_cast<char*>(segment.head.data()), segment.head.size()}});
+}
+
+absl::StatusOr<std::uint64_t> SegmentWriter::WriteTemporary(const SegmentRef& ref,
+                                                            const std::string& name,
+                                                            std::vector<iovec> pieces) {
+  absl::StatusOr<Fd> fd = OpenAt(directory_->temporary(), name, O_WRONLY | O_CREAT | O_EXCL);
+  if (!fd.ok()) return fd.status();
+  Reach("segment.created");
+  if (absl::Status s = Allocate(fd->get(), ref.size_bytes, name); !s.ok()) return s;
+  if (absl::Status s = WriteAll(fd->get(), std::move(pieces), name); !s.ok()) return s;
+  Reach("segment.written");
+  if (absl::Status s = SyncData(fd->get(), name); !s.ok()) return s;
+  Reach("segment.synced");
+  struct stat info;
+  if (::fstat(fd->get(), &info) != 0) return ErrnoStatus(errno, name);
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+absl::Status SegmentWriter::Publish(std::uint64_t segment, const std::string& name) {
+  if (absl::Status s = directory_->EnsureFolder(segment); !s.ok()) return s;
+  Reach("folder.made");
+  const std::string temporary = std::string(kTemporaryName) + "/" + name;
+  const std::string final_name = SegmentPath(segment);
+  // RENAME_NOREPLACE is not known everywhere; numbers are unique, so nothing is there to replace.
+  if (::renameat(directory_->root(), temporary.c_str(), directory_->root(), final_name.c_str()) !=
+      0) {
+    return ErrnoStatus(errno, final_name);
+  }
+  Reach("segment.renamed");
+  if (absl::Status s = directory_->SyncSegmentFolder(segment); !s.ok()) return s;
+  Reach("folder.synced");
+  return absl::OkStatus();
+}
+
+}  // namespace parkade::disk
