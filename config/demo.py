@@ -206,18 +206,10 @@ def wait_until_durable(server, tokens):
         f"only {durable:,} of {tokens:,} tokens were durable after {DURABLE_TIMEOUT_S} s")
 
 
-def names_in(value):
-    """All tier names inside one lookup's `tier`: a name, or one for each stage."""
-    if isinstance(value, str):
-        return [value] if value in TIERS else []
-    parts = value.values() if isinstance(value, dict) else value or []
-    return [name for part in parts for name in names_in(part)]
-
-
 def lowest_tier(server):
     """The slowest tier that the newest lookup used, or `none`."""
     lookups = server.request("GET", "/conversations/lookups?limit=1")["lookups"]
-    used = names_in(lookups) if lookups else []
+    used = [tier for tier in lookups[0]["stage_tiers"] if tier in TIERS] if lookups else []
     return max(used, key=TIERS.index, default="none")
 
 
