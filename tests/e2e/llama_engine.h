@@ -31,17 +31,21 @@ inline std::string ModelsFolder() {
   return folder == nullptr ? "." : folder;
 }
 
+inline void QuietBackends() {
+  llama_log_set(
+      [](ggml_log_level level, const char* text, void*) {
+        if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+      },
+      nullptr);
+  llama_backend_init();
+}
+
 // Loaded once for the whole program.
 inline llama_model* Model(const std::string& kind) {
   static std::map<std::string, llama_model*> models;
   llama_model*& model = models[kind];
   if (model == nullptr) {
-    llama_log_set(
-        [](ggml_log_level level, const char* text, void*) {
-          if (level >= GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    llama_backend_init();
+    QuietBackends();
     llama_model_params params = llama_model_default_params();
     model = llama_model_load_from_file((ModelsFolder() + "/" + kind + ".gguf").c_str(), params);
   }
@@ -55,12 +59,16 @@ struct ContextOptions {
   bool swa_full = false;
   bool flash_attention = true;
   ggml_type type = GGML_TYPE_F16;
+  float rope_freq_base = 0;  // the model's
+  float yarn_ext_factor = -1;
 };
 
 // A context with its view; decodes made-up tokens that are a function of (position, salt).
 class Engine {
  public:
-  Engine(const std::string& kind, const ContextOptions& options) {
+  Engine(const std::string& kind, const ContextOptions& options) : Engine(Model(kind), options) {}
+  // `model` must outlive this.
+  Engine(llama_model* model, const ContextOptions& options) {
     llama_context_params params = llama_context_default_params();
     params.n_ctx = options.cells;
     params.n_batch = 256;
@@ -70,12 +78,14 @@ class Engine {
     params.swa_full = options.swa_full;
     params.n_threads = 1;
     params.n_threads_batch = 1;
+    params.rope_freq_base = options.rope_freq_base;
+    params.yarn_ext_factor = options.yarn_ext_factor;
     params.type_k = options.type;
     params.type_v = options.type;
     params.flash_attn_type =
         options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(Model(kind)));
-    context_ = llama_init_from_model(Model(kind), params);
+    vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    context_ = llama_init_from_model(model, params);
     auto view = LlamaMemoryView::Create(context_, {options.swa_full});
     status_ = view.status();
     if (view.ok()) view_ = *std::move(view);

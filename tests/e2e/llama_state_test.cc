@@ -413,5 +413,67 @@ TEST_P(WindowKind, RowsBeyondTheWindowAreFoundWhileTheyLive) {
   }
 }
 
+// Sequence copies are pending until the next batch in separate streams; rows are there all the
+// same.
+TEST_P(EveryKind, CopiedSequence) {
+  const Kind& kind = GetParam();
+  for (const bool unified : {true, false}) {
+    ContextOptions options = kind.Options();
+    options.sequences = 2;
+    options.unified = unified;
+    options.cells = 4096;
+    Engine engine(kind.name, options);
+    ASSERT_TRUE(engine.status().ok());
+    ASSERT_EQ(engine.Decode(0, 0, kTokens), 0);
+    const absl::StatusOr<Image> original = Capture(engine.Sequence(0), kTokens);
+    ASSERT_TRUE(original.ok()) << original.status();
+    llama_memory_seq_cp(llama_get_memory(engine.context()), 0, 1, -1, -1);
+    const absl::StatusOr<Image> copy = Capture(engine.Sequence(1), kTokens);
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    ExpectSameRows(engine.view().layout(), *original, *copy);
+    // A restore over a pending copy keeps what was restored, and the original is left alone.
+    llama_memory_seq_cp(llama_get_memory(engine.context()), 0, 1, -1, -1);
+    Engine elsewhere(kind.name, options);
+    ASSERT_EQ(elsewhere.Decode(1, 0, 300, 77), 0);
+    const absl::StatusOr<Image> other = Capture(elsewhere.Sequence(1), 300);
+    ASSERT_TRUE(other.ok()) << other.status();
+    ASSERT_EQ(Restore(engine.Sequence(1), *other, 300), absl::OkStatus());
+    ASSERT_EQ(engine.Decode(0, kTokens, kTokens + 1, 5), 0);
+    const absl::StatusOr<Image> restored = Capture(engine.Sequence(1), 300);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    ExpectSameRows(engine.view().layout(), *other, *restored);
+    EXPECT_EQ(engine.LastPosition(0), static_cast<int>(kTokens));
+  }
+}
+
+TEST(Refused, FlashAttentionOff) {
+  ContextOptions options;
+  options.flash_attention = false;
+  for (const std::string kind : {"dense", "window", "hybrid"}) {
+    Engine engine(kind, options);
+    EXPECT_EQ(engine.status().code(), absl::StatusCode::kUnimplemented) << kind;
+    EXPECT_NE(engine.status().message().find("flash attention"), std::string::npos);
+  }
+  // Recurrent memory has no values to transpose.
+  EXPECT_EQ(Engine("recurrent", options).status(), absl::OkStatus());
+}
+
+// Even a full-size window cache gives away rows that a window has left behind when another sequence
+// comes to them before it comes to free cells. A sequence that lost rows must not be parked.
+TEST(Refused, RowsLostToAnotherSequence) {
+  const Kind kind{"window", true};
+  ContextOptions options = kind.Options();
+  options.sequences = 3;
+  Engine engine(kind.name, options);
+  ASSERT_EQ(engine.Decode(0, 0, 300, 9), 0);
+  ASSERT_EQ(engine.Decode(1, 0, 600), 0);
+  LlamaSequence sequence = engine.Sequence(1);
+  EXPECT_EQ(sequence.BeginCapture(600), absl::OkStatus());
+  engine.Sequence(0).Clear();
+  ASSERT_EQ(engine.Decode(2, 0, 400, 7), 0);
+  EXPECT_EQ(engine.LastPosition(1), 599);
+  EXPECT_EQ(sequence.BeginCapture(600).code(), absl::StatusCode::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace parkade

@@ -14,7 +14,7 @@
 #include "llama-context.h"
 #include "llama-model.h"
 #include "llama.h"
-#include "xxhash.h"
+#include "src/format/checksum.h"
 
 namespace parkade {
 namespace {
@@ -69,8 +69,7 @@ std::string LayoutText(const StateLayout& layout) {
     absl::StrAppend(&all, static_cast<int>(plane.group), ":", static_cast<int>(plane.kind), ":",
                     plane.layer, ":", plane.element_type, ":", plane.row_bytes, ";");
   }
-  const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
-  return absl::StrCat(layout.planes.size(), " planes, ", ToHex({hash.high64, hash.low64}));
+  return absl::StrCat(layout.planes.size(), " planes, ", ToHex(Checksum(all)));
 }
 
 void SetRope(const llama_model& model, const llama_cparams& cparams, Identity* identity) {
@@ -102,7 +101,6 @@ void BuildIdentityFields(const LlamaMemoryView& view, const LlamaIdentityExtras&
   identity->Set("projector", extras.projector);
   identity->Set("draft_weights", extras.draft_weights);
   identity->Set("context_type", absl::StrCat(static_cast<int>(cparams.ctx_type)));
-  identity->Set("causal", cparams.causal_attn ? "yes" : "no");
   identity->Set("memory", view.memory_name());
   identity->Set("kv_type_k", Types(view, PlaneKind::kKey));
   identity->Set("kv_type_v", Types(view, PlaneKind::kValue));

@@ -20,7 +20,7 @@ struct LlamaIdentityExtras {
 // Sets all fields, in a fixed order. Values are those in force, not those asked for: RoPE and YaRN
 // after the model's defaults, rotation as the cache applies it, the frequency factors that this
 // context size selects. Neither path, version, context size, slots nor split are part of it.
-// Serving thread; cheap.
+// Any thread while the context lives: only what stays fixed is read. Cheap.
 void BuildIdentityFields(const LlamaMemoryView& view, const LlamaIdentityExtras& extras,
                          Identity* identity);
 

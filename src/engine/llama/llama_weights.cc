@@ -19,12 +19,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
-#include "xxhash.h"
+#include "src/format/checksum.h"
 
 namespace parkade {
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{4} << 20;
+// Part of what the digest is, like the version of the memo that remembers it.
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 constexpr int kMemoVersion = 1;
 constexpr std::size_t kMostRemembered = 256;
 // Timestamps move in ticks: a file written again within the tick that was read would look the same.
@@ -141,29 +142,24 @@ absl::Status SaveMemo(const std::string& path, std::vector<Remembered> entries) 
 class Digester {
  public:
   Digester(const WeightsDigestOptions& options, std::uint64_t total_bytes)
-      : options_(options), total_bytes_(total_bytes), buffer_(new char[kReadBytes]) {}
+      : options_(options), total_bytes_(total_bytes), buffer_(new char[kBlockBytes]) {}
 
   absl::StatusOr<Digest128> Read(const File& file, const std::string& path) {
-    std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
-                                                                   &XXH3_freeState);
-    if (state == nullptr) return absl::ResourceExhaustedError("no memory for a digest");
-    XXH3_128bits_reset(state.get());
     // swallow: advice only.
     (void)::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    std::string blocks;
     for (;;) {
       if (options_.cancel != nullptr && options_.cancel->load(std::memory_order_relaxed)) {
         return absl::CancelledError("digest of the weights");
       }
-      const ssize_t got = ::read(file.fd(), buffer_.get(), kReadBytes);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Failed("reading", path);
-      if (got == 0) break;
-      XXH3_128bits_update(state.get(), buffer_.get(), static_cast<std::size_t>(got));
-      read_bytes_ += static_cast<std::uint64_t>(got);
-      Advance(static_cast<std::uint64_t>(got));
+      absl::StatusOr<std::size_t> got = ReadBlock(file, path);
+      if (!got.ok()) return got.status();
+      if (*got == 0) break;
+      absl::StrAppend(&blocks, ToHex(Checksum({buffer_.get(), *got})), "\n");
+      read_bytes_ += *got;
+      Advance(*got);
     }
-    const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-    return Digest128{hash.high64, hash.low64};
+    return Checksum(blocks);
   }
 
   void Advance(std::uint64_t bytes) {
@@ -174,6 +170,19 @@ class Digester {
   std::uint64_t read_bytes() const { return read_bytes_; }
 
  private:
+  // A whole block, unless the file ends in it.
+  absl::StatusOr<std::size_t> ReadBlock(const File& file, const std::string& path) {
+    std::size_t filled = 0;
+    while (filled < kBlockBytes) {
+      const ssize_t got = ::read(file.fd(), buffer_.get() + filled, kBlockBytes - filled);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return Failed("reading", path);
+      if (got == 0) break;
+      filled += static_cast<std::size_t>(got);
+    }
+    return filled;
+  }
+
   const WeightsDigestOptions& options_;
   const std::uint64_t total_bytes_;
   const std::unique_ptr<char[]> buffer_;
@@ -192,8 +201,7 @@ Digest128 Combine(const std::vector<Digest128>& parts) {
   if (parts.size() == 1) return parts[0];
   std::string text;
   for (const Digest128& part : parts) absl::StrAppend(&text, ToHex(part), "\n");
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return {hash.high64, hash.low64};
+  return Checksum(text);
 }
 
 }  // namespace

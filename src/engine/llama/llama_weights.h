@@ -23,7 +23,9 @@ struct WeightsDigestOptions {
 };
 
 struct WeightsDigest {
-  Digest128 digest;              // of one file: its XXH3-128; of shards: over theirs, in order
+  // Of a file: XXH3-128 over the XXH3-128s of its blocks of 4 MiB (so that it can be told how far
+  // it is, and stopped). Of several shards: over theirs, in order.
+  Digest128 digest;
   std::uint64_t read_bytes = 0;  // 0: all of it was remembered
   absl::Status memo;             // why it could not be remembered; the digest stands anyway
 };
