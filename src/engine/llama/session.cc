@@ -1,0 +1,276 @@
+// Session: loading, capturing, counting. Restoring is in session_restore.cc.
+
+#include "src/engine/llama/session.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common.h"
+#include "llama.h"
+#include "log.h"
+#include "src/engine/llama/llama_sequence.h"
+#include "src/engine/llama/session_timer.h"
+#include "src/engine/llama/shift_log.h"
+
+namespace parkade {
+namespace {
+
+// A window model's rows are stored at least this often while a long prompt is read, so that a
+// prompt that is cut short by a crash is not lost as a whole.
+constexpr std::uint32_t kBoundaryTokens = 4096;
+// A capture between batches waits for this many bytes, so that segments are not small.
+constexpr std::uint64_t kCaptureBytes = 32ull << 20;
+// llama-server ends a batch this many tokens before the prompt's end, for a checkpoint of its own;
+// a prompt that is asked again needs a state before its end.
+constexpr std::uint32_t kBeforePromptEnd = 4;
+
+bool IsCompletion(const server_task& task) {
+  return task.type == SERVER_TASK_TYPE_COMPLETION || task.type == SERVER_TASK_TYPE_INFILL;
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options) : options_(std::move(options)) {}
+
+Session::~Session() {
+  stop_digest_ = true;
+  if (digest_thread_.joinable()) digest_thread_.join();
+}
+
+void Session::Log(LogLevel level, const std::string& line) const {
+  if (options_.sink != nullptr) options_.sink->Log(level, line);
+}
+
+HookTimes Session::hook_times() const {
+  absl::MutexLock lock(&mu_);
+  return times_;
+}
+
+void Session::Refuse(const std::string& why) {
+  view_ = nullptr;
+  if (options_.required) {
+    fprintf(stderr,
+            "error: the conversation cache can't serve this model or mode: %s (leave out the "
+            "--conversation-cache flags to run without it)\n",
+            why.c_str());
+    fflush(nullptr);
+    _exit(2);  // the model is loaded and other threads run: nothing to unwind
+  }
+  Log(LogLevel::kWarning, "the conversation cache is off: " + why);
+}
+
+void Session::OnLoaded(LoadedView loaded) {
+  if (options_.cache == nullptr) return;
+  Timer timer(this, "loaded");
+  stop_digest_ = true;
+  if (digest_thread_.joinable()) digest_thread_.join();
+  stop_digest_ = false;
+  tracks_.clear();
+  restoring_ = 0;
+  loaded_ = std::move(loaded);
+  LlamaViewOptions view_options;
+  view_options.swa_full = loaded_.params->swa_full;
+  absl::StatusOr<std::shared_ptr<const LlamaMemoryView>> view =
+      LlamaMemoryView::Create(loaded_.ctx_tgt, view_options);
+  if (!view.ok()) {
+    Refuse(std::string(view.status().message().data(), view.status().message().size()));
+    return;
+  }
+  const absl::Status layout = (*view)->CheckLayout(0);
+  if (!layout.ok()) {
+    Refuse(std::string(layout.message().data(), layout.message().size()));
+    return;
+  }
+  view_ = *std::move(view);
+  std::uint64_t token_bytes = 0;
+  std::string stages;
+  for (const Stage& stage : view_->stages().stages) {
+    token_bytes += GroupRowBytes(view_->layout(), stage, RowGroup::kFull);
+    if (!stages.empty()) stages += ", ";
+    stages += std::to_string(stage.layers.size()) + " layers on " + stage.device;
+  }
+  capture_rows_ = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(kCaptureBytes / std::max<std::uint64_t>(token_bytes, 1),
+                                kExtentRows, 8 * kExtentRows));
+  Log(LogLevel::kInfo, "conversations are kept: " + view_->memory_name() + ", stages: " + stages +
+                           ", " + std::to_string(token_bytes) + " bytes a token");
+  if (options_.on_model) options_.on_model(loaded_.params->model.get_name());
+  if (options_.on_stages) {
+    options_.on_stages(static_cast<int>(view_->stages().stages.size()));
+  }
+  digest_thread_ = std::thread([this] { ComputeIdentity(); });
+}
+
+void Session::OnGate(const server_task& task) {
+  if (!Active() || !IsCompletion(task)) return;
+  Timer timer(this, "gate");
+  if (seen_.size() > 4096) seen_.clear();  // tasks that were cancelled while they waited
+  if (!seen_.emplace(task.id, absl::Now()).second) return;
+  if (!task.params.cache_prompt) return;
+  Digest128 identity;
+  {
+    absl::MutexLock lock(&mu_);
+    // Which adapters the task will have is known at its launch; most have the usual ones.
+    auto usual = identities_.find(AdapterSet(loaded_.params->lora_adapters));
+    if (!identity_ready_ || usual == identities_.end()) return;
+    identity = usual->second;
+  }
+  options_.cache->Prefetch(identity, task.tokens.get_tokens());
+}
+
+void Session::TakeShifts() {
+  for (const auto& [sequence, position] : ShiftLog::Take()) {
+    Track& track = tracks_[sequence];
+    track.shifted_from =
+        std::min(track.shifted_from, static_cast<std::uint32_t>(std::max(position, 0)));
+  }
+}
+
+bool Session::Cacheable(const SlotView& slot) const {
+  return slot.task != nullptr && IsCompletion(*slot.task) && !slot.task->is_child() &&
+         slot.task->params.cache_prompt && slot.alora_start < 0;
+}
+
+void Session::Capture(const SlotView& slot, bool boundary) {
+  Track& track = tracks_[slot.id];
+  const llama_tokens& tokens = slot.prompt->tokens.get_tokens();
+  track.leftover = false;
+  if (tokens.empty()) return;
+  const std::uint32_t count = static_cast<std::uint32_t>(tokens.size());
+  const bool media = std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) != tokens.end();
+  if (media || track.shifted_from < count) {
+    options_.cache->CountSkippedPark(SkipReason::kUnsupported,
+                                     count - std::min(count, track.captured));
+    return;
+  }
+  const std::optional<Digest128> identity = IdentityFor(*slot.lora);
+  if (!identity.has_value()) {
+    track.leftover = true;
+    return;
+  }
+  LlamaSequence sequence(view_, slot.id);
+  ParkRequest request;
+  request.identity = *identity;
+  request.tokens = absl::MakeConstSpan(tokens.data(), tokens.size());
+  request.boundary = boundary;
+  const ParkOutcome outcome = options_.cache->Park(sequence, request);
+  track.captured = outcome.captured_tokens;
+  track.leftover = !outcome.complete;
+  if (outcome.complete && boundary) track.boundary = count;
+}
+
+void Session::OnDecoded(const std::vector<SlotView>& slots) {
+  if (!Active()) return;
+  Timer timer(this, "decoded");
+  TakeShifts();
+  int busy = 0;
+  for (const SlotView& slot : slots) busy += slot.processing ? 1 : 0;
+  const bool window = view_->layout().has_group(RowGroup::kWindow);
+  const bool state = view_->layout().has_group(RowGroup::kState);
+  for (const SlotView& slot : slots) {
+    if (!slot.processing || !Cacheable(slot)) continue;
+    Track& track = tracks_[slot.id];
+    if (track.pending || track.task != slot.task->id) continue;
+    const std::uint32_t count = static_cast<std::uint32_t>(slot.prompt->n_tokens());
+    const std::uint32_t prompt = static_cast<std::uint32_t>(slot.task->n_tokens());
+    const absl::Time now = absl::Now();
+    bool boundary = window && count >= track.boundary + kBoundaryTokens;
+    bool due = count >= track.captured + capture_rows_;
+    if (count >= prompt && !track.first_token_seen) {
+      track.first_token_seen = true;
+      if (options_.on_prompt_read && busy == 1 && prompt > track.reused) {
+        options_.on_prompt_read(track.reused, prompt - track.reused,
+                                absl::ToDoubleSeconds(now - track.reused_at));
+      }
+      if (options_.on_first_token) {
+        options_.on_first_token(track.lowest, absl::ToDoubleSeconds(now - track.launched));
+      }
+      // A client comes back to the prompt's end: regenerate, another answer, reasoning dropped.
+      boundary = boundary || window || state;
+      due = due || window || state;
+    }
+    if (state && count + kBeforePromptEnd == prompt) boundary = due = true;
+    if (due) Capture(slot, boundary);
+  }
+}
+
+void Session::OnReleased(const SlotView& slot) {
+  if (!Active()) return;
+  Timer timer(this, "released");
+  TakeShifts();
+  Track& track = tracks_[slot.id];
+  if (track.restore != nullptr) DropRestore(&track, slot);
+  track.task = -1;
+  if (Cacheable(slot)) {
+    Capture(slot, true);
+  } else {
+    track.leftover = false;
+  }
+}
+
+void Session::CaptureLeftovers(const std::vector<SlotView>& slots) {
+  for (const SlotView& slot : slots) {
+    auto track = tracks_.find(slot.id);
+    if (track == tracks_.end() || !track->second.leftover || slot.processing) continue;
+    Capture(slot, true);
+  }
+}
+
+void Session::OnIdle(const std::vector<SlotView>& slots) {
+  if (!Active()) return;
+  Timer timer(this, "idle");
+  CaptureLeftovers(slots);
+  const bool left = std::any_of(tracks_.begin(), tracks_.end(),
+                                [](const auto& entry) { return entry.second.leftover; });
+  if (!left) return;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!identity_ready_) return;  // the digest thread wakes the loop
+  }
+  // Buffers are full. Nothing else is to be done, so a short wait costs nobody anything, and a task
+  // that comes is taken first.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  loaded_.wake();
+}
+
+void Session::OnStopping() {
+  if (!Active()) return;
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(options_.drain_deadline_ms);
+  if (loaded_.slots) {
+    const std::vector<SlotView> slots = loaded_.slots();
+    TakeShifts();
+    for (const SlotView& slot : slots) {
+      Track& track = tracks_[slot.id];
+      if (track.restore != nullptr) DropRestore(&track, slot);
+      if (slot.processing && Cacheable(slot)) Capture(slot, true);
+    }
+    auto left = [this] {
+      return std::any_of(tracks_.begin(), tracks_.end(),
+                         [](const auto& entry) { return entry.second.leftover; });
+    };
+    while (left() && absl::Now() < deadline) {
+      options_.cache->Drain(absl::ToInt64Milliseconds(deadline - absl::Now()));
+      for (const SlotView& slot : slots) {
+        if (tracks_[slot.id].leftover) Capture(slot, true);
+      }
+    }
+    for (const SlotView& slot : slots) {
+      const Track& track = tracks_[slot.id];
+      if (!track.leftover) continue;
+      options_.cache->CountSkippedPark(
+          SkipReason::kQueueFull,
+          static_cast<std::uint32_t>(slot.prompt->n_tokens()) - track.captured);
+    }
+  }
+  options_.cache->Drain(
+      std::max<std::int64_t>(0, absl::ToInt64Milliseconds(deadline - absl::Now())));
+  const HookTimes times = hook_times();
+  char line[160];
+  snprintf(line, sizeof(line), "stopped: hooks took %.3f s, restores %.3f s, longest slice %.1f ms",
+           times.seconds, times.restore_seconds, times.longest_slice_seconds * 1e3);
+  Log(LogLevel::kInfo, line);
+  stop_digest_ = true;
+}
+
+}  // namespace parkade

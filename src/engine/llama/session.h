@@ -1,0 +1,139 @@
+// What stands between llama-server's hooks and the cache: one Session for the process.
+//
+// The hooks run on the serving thread. Session adds one thread of its own, which computes the
+// content digests that the identity needs; until they are known nothing is looked up or parked.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "parkade/conversation_cache.h"
+#include "src/engine/llama/hooks/server_hooks.h"
+#include "src/engine/llama/llama_memory_view.h"
+
+namespace parkade {
+
+struct SessionOptions {
+  ConversationCache* cache = nullptr;  // null: the cache is off, every hook does nothing
+  EventSink* sink = nullptr;           // for log lines
+  // A model or mode that the cache can't serve ends the process (exit 2) instead of a warning.
+  bool required = false;
+  std::string digest_memo_file;  // where content digests are remembered; empty: nowhere
+  std::int64_t drain_deadline_ms = 5000;
+  // Told when known; may be null.
+  std::function<void(const std::string& model)> on_model;
+  std::function<void(int stages)> on_stages;
+  std::function<void(std::uint32_t first, std::uint32_t tokens, double seconds)> on_prompt_read;
+  std::function<void(std::optional<Source> lowest, double seconds)> on_first_token;
+};
+
+// How much of the requests' time was spent in hooks, for the overhead benchmark.
+struct HookTimes {
+  double seconds = 0;           // all hooks but restoring
+  double restore_seconds = 0;   // importing and waiting for what is imported
+  double longest_slice_seconds = 0;  // longest stall of other slots by a restore
+  std::map<std::string, std::uint64_t> calls;
+};
+
+class Session {
+ public:
+  explicit Session(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void OnLoaded(LoadedView loaded);
+  void OnGate(const server_task& task);
+  void OnLaunched(const SlotView& slot, const server_task& task);
+  void OnRestoring(std::vector<SlotView>& slots);
+  void OnReused(int slot, int reused);
+  void OnDecoded(const std::vector<SlotView>& slots);
+  void OnReleased(const SlotView& slot);
+  void OnIdle(const std::vector<SlotView>& slots);
+  void OnStopping();
+  bool NothingToRestore() const { return restoring_ == 0; }
+
+  ConversationCache* cache() const { return options_.cache; }
+  HookTimes hook_times() const;
+
+ private:
+  // What is known of one slot beyond what the server keeps.
+  struct Track {
+    int task = -1;
+    std::unique_ptr<Restore> restore;  // from launch until the reuse is fixed
+    std::unique_ptr<EngineSequence> sequence;  // while a restore is imported
+    bool placed = false;               // the restore has begun to change the slot
+    bool pending = false;              // the restore has not ended yet
+    std::optional<Source> lowest;
+    std::uint32_t captured = 0;        // positions below are held or queued
+    std::uint32_t boundary = 0;        // last position stored with window rows and state
+    bool leftover = false;             // the last capture was cut short
+    std::uint32_t reused = 0;
+    absl::Time launched;
+    absl::Time reused_at;
+    bool first_token_seen = false;
+    // First position whose row was moved by a context shift since the sequence was empty.
+    std::uint32_t shifted_from = UINT32_MAX;
+  };
+  class Timer;
+  // Content digests of the files that the identity names.
+  struct Contents {
+    std::string weights;
+    std::map<std::string, std::string> adapters;  // by path
+    std::string control_vectors;
+    std::string projector;
+  };
+
+  bool Active() const { return view_ != nullptr; }
+  std::optional<Digest128> IdentityFor(const std::vector<common_adapter_lora_info>& lora);
+  bool Cacheable(const SlotView& slot) const;
+  std::uint32_t EffectiveHeld(const SlotView& slot, const server_task& task) const;
+  // Parks what is new in the slot. `boundary`: with window rows and state.
+  void Capture(const SlotView& slot, bool boundary);
+  void MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens);
+  void EmptySlot(const SlotView& slot);
+  void CaptureLeftovers(const std::vector<SlotView>& slots);
+  void DropRestore(Track* track, const SlotView& slot);
+  bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
+  void FinishRestore(const SlotView& slot, Track* track);
+  void TakeShifts();
+  void ComputeIdentity();
+  std::string ContentDigest(const std::string& path, bool progress);
+  std::string AdapterSet(const std::vector<common_adapter_lora_info>& lora) const;
+  void Refuse(const std::string& why);
+  void Log(LogLevel level, const std::string& line) const;
+
+  const SessionOptions options_;
+  std::shared_ptr<const LlamaMemoryView> view_;
+  LoadedView loaded_;
+  std::map<int, Track> tracks_;
+  std::atomic<int> restoring_{0};
+  std::map<int, absl::Time> seen_;  // tasks that wait for a slot: when they came
+  std::uint32_t capture_rows_ = 0;  // new rows that are worth a capture between batches
+
+  mutable absl::Mutex mu_;
+  bool contents_known_ ABSL_GUARDED_BY(mu_) = false;
+  bool identity_ready_ ABSL_GUARDED_BY(mu_) = false;  // and the usual adapter set is registered
+  Contents contents_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Digest128> identities_ ABSL_GUARDED_BY(mu_);  // by adapter set
+  HookTimes times_ ABSL_GUARDED_BY(mu_);
+
+  std::atomic<bool> stop_digest_{false};
+  std::thread digest_thread_;
+};
+
+// The process's session; hooks without one do nothing. Not owned.
+void SetSession(Session* session);
+Session* CurrentSession();
+
+}  // namespace parkade

@@ -1,0 +1,241 @@
+// Session: from a task's launch to the moment its reuse is fixed.
+//
+// A slot whose restore is not finished waits in a state in which the server's loop leaves it alone,
+// so other slots go on between slices. Only when no other slot works does the loop wait for bytes.
+
+#include <algorithm>
+#include <utility>
+
+#include "common.h"
+#include "llama.h"
+#include "src/engine/llama/llama_sequence.h"
+#include "src/engine/llama/session.h"
+#include "src/engine/llama/session_timer.h"
+
+namespace parkade {
+namespace {
+
+// Longest stall of other slots for one extent or more of an import.
+constexpr std::int64_t kSliceUs = 10000;
+// Longest time the loop gives to restores when nobody else works; then it looks at its queue.
+constexpr std::int64_t kAloneUs = 200000;
+
+std::uint32_t TextPrefix(const llama_tokens& tokens) {
+  return static_cast<std::uint32_t>(
+      std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) - tokens.begin());
+}
+
+}  // namespace
+
+// How many of the slot's tokens llama-server would reuse for this task by itself. The same rules as
+// in its own code: what a window or a recurrent state can't roll back to is given up.
+std::uint32_t Session::EffectiveHeld(const SlotView& slot, const server_task& task) const {
+  const std::uint32_t common =
+      static_cast<std::uint32_t>(slot.prompt->tokens.get_common_prefix(task.tokens));
+  if (common == 0) return 0;
+  llama_memory_t memory = llama_get_memory(slot.ctx_tgt);
+  const bool more = common < static_cast<std::uint32_t>(task.n_tokens());
+  const llama_model* model = llama_get_model(slot.ctx_tgt);
+  const int window = view_->swa_full() ? 0 : llama_model_n_swa(model);
+  const llama_pos next = static_cast<llama_pos>(common);
+  const llama_pos threshold = std::max(0, next - window - (more ? 0 : 1));
+  if (llama_memory_seq_pos_min(memory, slot.id) < threshold) return common;
+  for (auto it = slot.prompt->checkpoints.rbegin(); it != slot.prompt->checkpoints.rend(); ++it) {
+    if (it->pos_max > next) continue;
+    if (it->pos_min < threshold || it->pos_min == 0) {
+      return std::min(common, static_cast<std::uint32_t>(it->n_tokens));
+    }
+  }
+  return llama_memory_seq_pos_min(memory, slot.id) == 0 && threshold == 0 ? common : 0;
+}
+
+void Session::OnLaunched(const SlotView& slot, const server_task& task) {
+  if (!Active()) return;
+  Timer timer(this, "launched");
+  TakeShifts();
+  Track& track = tracks_[slot.id];
+  if (track.restore != nullptr) DropRestore(&track, slot);
+  auto seen = seen_.find(task.id);
+  const absl::Time came = seen == seen_.end() ? absl::Now() : seen->second;
+  if (seen != seen_.end()) seen_.erase(seen);
+  const bool completion =
+      task.type == SERVER_TASK_TYPE_COMPLETION || task.type == SERVER_TASK_TYPE_INFILL;
+  if (!completion || task.is_child()) return;
+  if (track.leftover) Capture(slot, true);
+  if (track.leftover) {
+    options_.cache->CountSkippedPark(
+        SkipReason::kQueueFull,
+        static_cast<std::uint32_t>(slot.prompt->n_tokens()) - track.captured);
+    track.leftover = false;
+  }
+  LookupRequest request;
+  request.tokens = task.tokens.get_tokens();
+  request.cacheable_tokens = TextPrefix(request.tokens);
+  request.held_tokens = task.params.cache_prompt ? EffectiveHeld(slot, task) : 0;
+  request.enabled = task.params.cache_prompt && slot.alora_start < 0;
+  if (request.enabled) {
+    const std::optional<Digest128> identity = IdentityFor(*slot.lora);
+    request.enabled = identity.has_value();
+    if (identity.has_value()) request.identity = *identity;
+  }
+  track.task = task.id;
+  track.launched = came;
+  track.first_token_seen = false;
+  track.lowest = std::nullopt;
+  track.placed = false;
+  track.restore = options_.cache->Lookup(std::move(request));
+  track.pending = track.restore->state() != Restore::State::kMiss;
+  if (track.pending) ++restoring_;
+}
+
+void Session::EmptySlot(const SlotView& slot) {
+  llama_memory_seq_rm(llama_get_memory(slot.ctx_tgt), slot.id, -1, -1);
+  if (slot.ctx_dft != nullptr) {
+    llama_memory_seq_rm(llama_get_memory(slot.ctx_dft), slot.id, -1, -1);
+  }
+  slot.prompt->clear();
+  Track& track = tracks_[slot.id];
+  track.captured = 0;
+  track.boundary = 0;
+  track.leftover = false;
+  track.shifted_from = UINT32_MAX;
+}
+
+void Session::DropRestore(Track* track, const SlotView& slot) {
+  if (track->placed && track->pending) EmptySlot(slot);
+  if (track->pending) --restoring_;
+  track->pending = false;
+  track->sequence.reset();
+  track->restore.reset();
+}
+
+// A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
+// one that works.
+void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted,
+                       std::uint32_t tokens) {
+  if (!loaded_.params->kv_unified) return;
+  const std::uint64_t pool = llama_n_ctx(wanted.ctx_tgt);
+  while (true) {
+    std::uint64_t used = 0;
+    SlotView* largest = nullptr;
+    for (SlotView& slot : slots) {
+      if (slot.id == wanted.id) continue;
+      used += static_cast<std::uint64_t>(slot.prompt->n_tokens());
+      if (slot.processing || slot.prompt->n_tokens() == 0) continue;
+      if (largest == nullptr || slot.prompt->n_tokens() > largest->prompt->n_tokens()) {
+        largest = &slot;
+      }
+    }
+    if (used + tokens + 1 <= pool || largest == nullptr) return;
+    if (tracks_[largest->id].leftover) Capture(*largest, true);
+    EmptySlot(*largest);
+  }
+}
+
+void Session::FinishRestore(const SlotView& slot, Track* track) {
+  const std::uint32_t tokens = track->restore->restored_tokens();
+  const llama_tokens& prompt = slot.task->tokens.get_tokens();
+  const bool has_mtmd = slot.prompt->tokens.has_mtmd;
+  slot.prompt->clear();
+  slot.prompt->tokens =
+      server_tokens(llama_tokens(prompt.begin(), prompt.begin() + tokens), has_mtmd);
+  track->captured = tokens;
+  track->boundary = tokens;
+}
+
+// True: the restore has ended, one way or the other, and the slot goes on.
+bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track,
+                          bool alone) {
+  const absl::Time begin = absl::Now();
+  const std::int64_t budget_us = alone ? kAloneUs : kSliceUs;
+  auto left_ms = [&] {
+    const absl::Duration left = absl::Microseconds(budget_us) - (absl::Now() - begin);
+    return std::max<std::int64_t>(0, absl::ToInt64Milliseconds(left));
+  };
+  while (true) {
+    Restore& restore = *track->restore;
+    if (!restore.Ready() && (!alone || !restore.WaitReady(left_ms()))) return false;
+    switch (restore.state()) {
+      case Restore::State::kPlanning:
+        return false;
+      case Restore::State::kMiss:
+        return true;
+      case Restore::State::kRestored:
+        FinishRestore(slot, track);
+        return true;
+      case Restore::State::kFailed:
+        EmptySlot(slot);
+        return true;
+      case Restore::State::kReading:
+        break;
+    }
+    if (!track->placed) {
+      // What the slot holds was parked at its release; this is for what did not fit then.
+      if (track->leftover) Capture(slot, true);
+      MakeRoom(slots, slot, restore.restored_tokens());
+      EmptySlot(slot);
+      track->sequence = std::make_unique<LlamaSequence>(view_, slot.id);
+      track->placed = true;
+    }
+    const Restore::State state = restore.Step(*track->sequence, alone ? kAloneUs : kSliceUs);
+    if (state == Restore::State::kReading && (!alone || left_ms() == 0)) return false;
+  }
+}
+
+void Session::OnRestoring(std::vector<SlotView>& slots) {
+  if (!Active()) return;
+  Timer timer(this, "restoring", true);
+  bool others = false;
+  for (const SlotView& slot : slots) {
+    others = others || (slot.processing && !tracks_[slot.id].pending);
+  }
+  for (SlotView& slot : slots) {
+    Track& track = tracks_[slot.id];
+    if (!track.pending) continue;
+    // The launch failed after the look-up, or the task was cancelled.
+    if (slot.task == nullptr || slot.task->id != track.task) {
+      DropRestore(&track, slot);
+      continue;
+    }
+    const absl::Time begin = absl::Now();
+    const bool ended = StepRestore(slots, slot, &track, !others && restoring_ == 1);
+    if (others) {
+      absl::MutexLock lock(&mu_);
+      times_.longest_slice_seconds = std::max(times_.longest_slice_seconds,
+                                              absl::ToDoubleSeconds(absl::Now() - begin));
+    }
+    if (ended) {
+      track.pending = false;
+      track.sequence.reset();
+      --restoring_;
+    }
+    slot.started = ended;
+    slot.waiting = !ended;
+  }
+}
+
+void Session::OnReused(int slot, int reused) {
+  if (!Active()) return;
+  Timer timer(this, "reused");
+  Track& track = tracks_[slot];
+  const std::uint32_t tokens = static_cast<std::uint32_t>(std::max(reused, 0));
+  if (tokens <= track.shifted_from) track.shifted_from = UINT32_MAX;
+  track.captured = std::min(track.captured, tokens);
+  track.boundary = std::min(track.boundary, tokens);
+  track.reused = tokens;
+  track.reused_at = absl::Now();
+  if (track.restore == nullptr) return;
+  const bool restored = track.restore->state() == Restore::State::kRestored;
+  options_.cache->FinishLookup(std::move(track.restore), tokens);
+  track.restore.reset();
+  if (tokens == 0) return;
+  track.lowest = Source::kSlot;
+  if (!restored) return;
+  const std::vector<LookupRecord> last = options_.cache->Lookups(1);
+  if (last.empty()) return;
+  for (Source source : last[0].stage_sources) {
+    track.lowest = std::max(*track.lowest, source);
+  }
+}
+
+}  // namespace parkade
