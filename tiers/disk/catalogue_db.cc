@@ -3,11 +3,14 @@
 #include <rocksdb/db.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/write_batch.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
 #include <exception>
 
 #include "tiers/disk/catalogue_options.h"
+#include "tiers/disk/file_io.h"
 
 namespace parkade::disk {
 namespace {
@@ -61,6 +64,10 @@ CatalogueDb::~CatalogueDb() = default;
 absl::StatusOr<std::unique_ptr<CatalogueDb>> CatalogueDb::Open(const std::string& path, Mode mode) {
   auto state = std::make_unique<State>();
   state->mode = mode;
+  // RocksDB would make the folder for everybody.
+  if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, path);
+  }
   const absl::Status opened = Guarded([&] {
     rocksdb::DBOptions options = MakeDbOptions(state->listener);
     options.create_if_missing = mode == Mode::kCreate;

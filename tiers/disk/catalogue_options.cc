@@ -2,9 +2,11 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -25,6 +27,34 @@ class SilentLogger : public rocksdb::Logger {
   using rocksdb::Logger::Logv;
   void Logv(const char* /*format*/, va_list /*arguments*/) override {}
 };
+
+// Files for their owner only; RocksDB gives them to everybody, whatever it is told.
+class PrivateFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  PrivateFileSystem() : rocksdb::FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "ParkadePrivate"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* context) override {
+    const rocksdb::IOStatus status = target()->NewWritableFile(name, options, file, context);
+    if (status.ok()) ::chmod(name.c_str(), 0600);
+    return status;
+  }
+  rocksdb::IOStatus LockFile(const std::string& name, const rocksdb::IOOptions& options,
+                             rocksdb::FileLock** lock, rocksdb::IODebugContext* context) override {
+    const rocksdb::IOStatus status = target()->LockFile(name, options, lock, context);
+    if (status.ok()) ::chmod(name.c_str(), 0600);
+    return status;
+  }
+};
+
+// For the life of the process: databases and RocksDB's threads refer to it.
+rocksdb::Env* PrivateEnv() {
+  static rocksdb::Env* const env =
+      rocksdb::NewCompositeEnv(std::make_shared<PrivateFileSystem>()).release();
+  return env;
+}
 
 // One for the process, so that every directory opened shares one bound.
 std::shared_ptr<rocksdb::Cache> BlockCache() {
@@ -90,12 +120,9 @@ rocksdb::DBOptions MakeDbOptions(std::shared_ptr<FailureListener> listener) {
   options.db_write_buffer_size = kAllWriteBuffersBytes;
   options.max_background_jobs = 2;
   options.skip_stats_update_on_db_open = true;
-  options.avoid_unnecessary_blocking_io = true;
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
-  options.env = rocksdb::Env::Default();
-  // swallow: an environment without modes of its own leaves them to the folder's 0700.
-  options.env->SetAllowNonOwnerAccess(false).PermitUncheckedError();
+  options.env = PrivateEnv();
   return options;
 }
 
@@ -103,8 +130,10 @@ rocksdb::ColumnFamilyOptions MakeFamilyOptions() {
   rocksdb::ColumnFamilyOptions options;
   options.write_buffer_size = kWriteBufferBytes;
   options.arena_block_size = 128u << 10;
-  options.max_bytes_for_level_base = 32u << 20;
-  options.target_file_size_base = 8u << 20;
+  // Small, so that what a compaction needs for a moment stays within the headroom of space.h.
+  options.max_bytes_for_level_base = 16u << 20;
+  options.target_file_size_base = 4u << 20;
+  options.max_compaction_bytes = 16u << 20;
   options.compression = rocksdb::kNoCompression;
   options.paranoid_file_checks = true;
   rocksdb::BlockBasedTableOptions table;

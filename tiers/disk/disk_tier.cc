@@ -251,6 +251,10 @@ void DiskTier::Recover() {
     absl::MutexLock lock(&mutex_);
     failure_.clear();
   }
+  {
+    absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
+    if (db.ok()) catalogue_written_bytes_ += (*db)->written_bytes();
+  }
   const absl::Status replaced = gate_->Replace([this] { return OpenAndLoad(); });
   if (!replaced.ok()) Fail(replaced);
 }

@@ -1,0 +1,159 @@
+// Who may open a directory, and what opening does to it.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/disk_fixture.h"
+
+namespace parkade::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DiskOpenTest : public DiskTierTest {
+ protected:
+  absl::Status OpenStatus() { return OpenDiskTier(options_).status(); }
+  void WriteFile(const std::string& name, const std::string& content) {
+    fs::create_directories(directory());
+    std::ofstream(directory() + "/" + name) << content;
+  }
+  std::vector<std::string> TopLevel() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory())) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+TEST_F(DiskOpenTest, MakesAPrivateDirectoryWithParents) {
+  options_.directory = root_ + "/a/b/tier/";
+  const mode_t old = ::umask(0);
+  Open();
+  PutConversation(DiskConversation(1), 2);
+  tier_.reset();
+  ::umask(old);
+  options_.directory = root_ + "/a/b/tier";
+  EXPECT_EQ(TopLevel(),
+            (std::vector<std::string>{"LOCK", "VERSION", "catalogue", "segments", "temporary"}));
+  struct stat info;
+  ASSERT_EQ(::stat(directory().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(directory())) {
+    ASSERT_EQ(::stat(entry.path().c_str(), &info), 0);
+    const mode_t wanted = S_ISDIR(info.st_mode) ? 0700 : 0600;
+    EXPECT_EQ(info.st_mode & 0777, wanted) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 8);
+}
+
+TEST_F(DiskOpenTest, ADirectoryOfOursIsMadePrivate) {
+  fs::create_directories(directory());
+  ASSERT_EQ(::chmod(directory().c_str(), 0755), 0);
+  Open();
+  struct stat info;
+  ASSERT_EQ(::stat(directory().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+}
+
+TEST_F(DiskOpenTest, TheSecondOneIsToldWhoHoldsIt) {
+  Open();
+  const absl::Status refused = OpenStatus();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(),
+            directory() + " is in use by another process (pid " + std::to_string(::getpid()) + ")");
+  EXPECT_EQ(VerifyDiskTier(directory(), false, nullptr).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  tier_.reset();
+  EXPECT_EQ(OpenStatus(), absl::OkStatus());
+}
+
+TEST_F(DiskOpenTest, RefusesWhatIsNotOursAndTouchesNothing) {
+  WriteFile("notes.txt", "mine");
+  const absl::Status foreign = OpenStatus();
+  EXPECT_EQ(foreign.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(foreign.message().find("notes.txt"), absl::string_view::npos) << foreign;
+  EXPECT_EQ(TopLevel(), std::vector<std::string>{"notes.txt"});
+
+  fs::remove(directory() + "/notes.txt");
+  fs::create_directory(directory() + "/LOCK");
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kInvalidArgument);
+  fs::remove(directory() + "/LOCK");
+  fs::create_symlink(root_, directory() + "/segments");
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(TopLevel(), std::vector<std::string>{"segments"});
+}
+
+TEST_F(DiskOpenTest, RefusesLinksFilesAndOtherOwners) {
+  fs::create_directory(root_ + "/real");
+  fs::create_directory_symlink(root_ + "/real", directory());
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(fs::is_empty(root_ + "/real"));
+  fs::remove(directory());
+  std::ofstream(directory()) << "a file";
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kInvalidArgument);
+  fs::remove(directory());
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  fs::create_directory(directory());
+  ASSERT_EQ(::chown(directory().c_str(), 12345, 12345), 0);
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(fs::is_empty(directory()));
+}
+
+TEST_F(DiskOpenTest, RefusesANewerVersionBeforeItLooksAtNames) {
+  Open();
+  tier_.reset();
+  const std::string old = ReadFile(directory() + "/VERSION");
+  EXPECT_EQ(old.substr(0, 15), "parkade-disk 1 ");
+  const std::string text = "parkade-disk 2";
+  char line[64];
+  std::snprintf(line, sizeof(line), "%s %016llx\n", text.c_str(),
+                static_cast<unsigned long long>(Checksum(text).low));
+  WriteFile("VERSION", line);
+  WriteFile("something-new", "");
+  const absl::Status refused = OpenStatus();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("newer version (format 2"), absl::string_view::npos) << refused;
+  EXPECT_EQ(ReadFile(directory() + "/VERSION"), line);
+
+  fs::remove(directory() + "/something-new");
+  WriteFile("VERSION", "parkade-disk 2 damaged");
+  Open();
+  EXPECT_EQ(ReadFile(directory() + "/VERSION"), old);
+}
+
+TEST_F(DiskOpenTest, EmptiesTheTemporaryFolderAndDropsStrays) {
+  Open();
+  PutConversation(DiskConversation(1), 2);
+  tier_.reset();
+  const std::size_t segments = Segments().size();
+  WriteFile("temporary/0000000000000001.segment", "half a segment");
+  fs::create_directory(directory() + "/temporary/folder");
+  WriteFile("temporary/folder/file", "");
+  fs::create_directories(directory() + "/segments/01");
+  WriteFile("segments/01/0000000000000001.segment", "not a segment");
+  WriteFile("segments/01/0000000000000002.segment", "in the wrong folder");
+  WriteFile("segments/01/readme", "");
+  WriteFile("segments/readme", "");
+  Open();
+  EXPECT_TRUE(fs::is_empty(directory() + "/temporary"));
+  EXPECT_EQ(Segments().size(), segments);
+  EXPECT_EQ(Held(), (std::map<std::uint64_t, std::vector<std::uint32_t>>{{1, {0, 1}}}));
+}
+
+TEST_F(DiskOpenTest, OpeningReadsNoPayload) {
+  Open();
+  PutConversation(DiskConversation(1), 3);
+  Open();
+  int parks = 0;
+  ASSERT_EQ(tier().Enumerate([&](const ParkSummary&) { ++parks; }), absl::OkStatus());
+  ASSERT_TRUE(tier().ReadExtents({DiskConversation(1), 2}).ok());
+  ASSERT_TRUE(tier().ReadTokens({DiskConversation(1), 2}).ok());
+  EXPECT_EQ(parks, 3);
+  EXPECT_EQ(tier().usage().read_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace parkade::test

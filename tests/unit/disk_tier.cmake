@@ -1,0 +1,6 @@
+foreach(subject damage open)
+  parkade_test(disk_${subject}_test
+    SOURCES ${CMAKE_CURRENT_LIST_DIR}/disk_${subject}_test.cc
+    DEPENDS parkade_test_support parkade_tier_disk
+    LABELS unit)
+endforeach()
