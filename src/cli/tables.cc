@@ -90,7 +90,7 @@ std::string FormatCount(double count) {
   std::string digits = Printf("%.0f", count);
   for (std::size_t i = digits.size(); i > 3 + (digits[0] == '-' ? 1 : 0);) {
     i -= 3;
-    digits.insert(i, ",");
+    digits.insert(i, 1, ',');
   }
   return digits;
 }
