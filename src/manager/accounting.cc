@@ -45,83 +45,90 @@ std::string CacheImpl::IdentityDifference(const RestoreOp& op) {
   return "";
 }
 
-void CacheImpl::CountMisses(RestoreOp* op, std::uint32_t reused, LookupRecord* record) {
+// Why the tokens after everything that matched are computed.
+MissReason CacheImpl::ReasonBeyond(const RestoreOp& op, const MatchReport& match,
+                                   std::uint32_t matched, LookupRecord* record) {
+  if (!match.looked_up) return MissReason::kIncomplete;
+  const std::uint32_t page = matched / kPageTokens;
+  if (page < op.hashes.size()) {
+    absl::MutexLock lock(&mu_);
+    if (catalogue_.RecentlyEvicted(op.hashes[page])) return MissReason::kEvicted;
+  }
+  if (matched == 0) {
+    record->identity_field = IdentityDifference(op);
+    return record->identity_field.empty() ? MissReason::kCold : MissReason::kIdentity;
+  }
+  const bool known_ends =
+      match.conversation == kNoHandle || match.at_tip || match.matched < op.request.held_tokens;
+  return known_ends ? MissReason::kNew : MissReason::kDiverged;
+}
+
+void CacheImpl::CountMisses(const RestoreOp& op, const MatchReport& match, std::uint32_t reused,
+                            LookupRecord* record) {
   const std::uint32_t prompt = record->prompt_tokens;
   std::uint32_t left = prompt - reused;
   if (left == 0) return;
-  if (!op->request.enabled) {
+  if (!op.request.enabled) {
     AddMiss(record, MissReason::kDisabled, left);
     return;
   }
   // The last token is always computed.
   AddMiss(record, MissReason::kNew, 1);
   --left;
-  const std::uint32_t cacheable = std::min(op->request.cacheable_tokens, prompt);
+  const std::uint32_t cacheable = std::min(op.request.cacheable_tokens, prompt);
   const std::uint32_t beyond = std::min(left, prompt - cacheable);
   AddMiss(record, MissReason::kUnsupported, beyond);
   left -= beyond;
-  const std::uint32_t matched = std::max(op->match.matched, op->request.held_tokens);
+  const std::uint32_t matched = record->matched_tokens;
   if (matched > reused && left > 0) {
     const std::uint32_t lost = std::min(left, matched - reused);
-    MissReason reason = op->match.shortfall;
+    MissReason reason = match.shortfall;
     // A match that was usable but not worth a restore.
-    if (op->match.usable > reused && op->match.detail.empty() && op->restored == 0) {
+    if (match.usable > reused && match.detail.empty() && op.restored == 0) {
       reason = MissReason::kTooShort;
     }
     AddMiss(record, reason, lost);
     left -= lost;
   }
-  if (left == 0) return;
-  MissReason rest = MissReason::kCold;
-  if (matched > 0) {
-    const bool known_ends = op->match.conversation == kNoHandle || op->match.at_tip ||
-                            op->match.matched < op->request.held_tokens;
-    rest = known_ends ? MissReason::kNew : MissReason::kDiverged;
-  }
-  const std::uint32_t page = matched / kPageTokens;
-  if (page < op->hashes.size()) {
-    absl::MutexLock lock(&mu_);
-    if (catalogue_.RecentlyEvicted(op->hashes[page])) rest = MissReason::kEvicted;
-  }
-  if (rest == MissReason::kCold) {
-    record->identity_field = IdentityDifference(*op);
-    if (!record->identity_field.empty()) rest = MissReason::kIdentity;
-  }
-  AddMiss(record, rest, left);
+  if (left > 0) AddMiss(record, ReasonBeyond(op, match, matched, record), left);
 }
 
-LookupRecord CacheImpl::MakeRecord(RestoreOp* op, std::uint32_t reused) {
+LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match,
+                                   std::uint32_t reused) {
   LookupRecord record;
   record.unix_ms = NowUnixMs();
-  record.prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
+  record.prompt_tokens = static_cast<std::uint32_t>(op.request.tokens.size());
   reused = std::min(reused, record.prompt_tokens);
   record.reused_tokens = reused;
-  record.matched_tokens = std::max(op->match.matched, op->request.held_tokens);
-  record.usable_tokens = op->match.usable;
-  record.conversation = op->match.id;
+  record.matched_tokens = std::min(
+      std::max({match.matched, match.lost_match, op.request.held_tokens}), record.prompt_tokens);
+  record.usable_tokens = match.usable;
+  record.conversation = match.id;
   record.first_difference = record.matched_tokens;
-  record.detail = op->match.detail;
-  record.lookup_seconds = op->lookup_seconds;
-  record.restore_seconds = op->restore_seconds;
-  if (op->restored > 0) {
+  record.detail = match.detail;
+  record.restore_seconds = op.restore_seconds;
+  std::uint32_t from_tiers = 0;
+  if (op.restored > 0) {
     std::size_t stages = 0;
-    for (const PlannedPark& park : op->plan.parks) {
-      const std::uint32_t end = std::min(park.tokens.end, reused);
+    for (const PlannedPark& park : op.plan.parks) {
+      const std::uint32_t end = std::min({park.tokens.end, reused, op.restored});
       if (end > park.tokens.begin) {
         record.hit_tokens[static_cast<std::size_t>(park.source)] += end - park.tokens.begin;
+        from_tiers += end - park.tokens.begin;
       }
       stages = std::max(stages, park.stages->stages.size());
     }
     record.stage_sources.assign(stages, Source::kRam);
-    for (const PlannedExtent& extent : op->plan.extents) {
+    for (std::size_t i = 0; i < op.plan.extents.size(); ++i) {
+      if (!op.done[i]) continue;
+      const PlannedExtent& extent = op.plan.extents[i];
       Source& source = record.stage_sources[extent.info.stage];
-      source = std::max(source, op->plan.parks[extent.park].source);
+      source = std::max(source, op.plan.parks[extent.park].source);
       record.restored_bytes += extent.info.raw_bytes;
     }
-  } else {
-    record.hit_tokens[static_cast<std::size_t>(Source::kSlot)] = reused;
   }
-  CountMisses(op, reused, &record);
+  record.hit_tokens[static_cast<std::size_t>(Source::kSlot)] = reused - from_tiers;
+  CountMisses(op, match, reused, &record);
   // Full: nothing was computed but the last token and what no tier had.
   const std::uint32_t computed = record.prompt_tokens - reused;
   const bool full = reused > 0 && computed == record.miss_tokens[Index(MissReason::kNew)];
@@ -133,28 +140,52 @@ LookupRecord CacheImpl::MakeRecord(RestoreOp* op, std::uint32_t reused) {
 
 void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) {
   RestoreOp* op = static_cast<RestoreHandle*>(restore.get())->op();
-  LookupRecord record = MakeRecord(op, reused_tokens);
-  if (op->restored > 0) {
-    std::uint64_t tier_bytes[kSources] = {};
-    std::map<std::uint16_t, std::uint64_t> stage_bytes;
-    for (const PlannedExtent& extent : op->plan.extents) {
-      tier_bytes[static_cast<int>(op->plan.parks[extent.park].source)] += extent.info.raw_bytes;
-      stage_bytes[extent.info.stage] += extent.info.raw_bytes;
-    }
-    for (TierKind kind : {TierKind::kRam, TierKind::kDisk, TierKind::kRemote}) {
-      const std::uint64_t bytes = tier_bytes[static_cast<int>(SourceOf(kind))];
-      if (bytes > 0) sink_->OnRestore(kind, bytes, record.restore_seconds);
-    }
-    for (const auto& [stage, bytes] : stage_bytes) sink_->OnStageRestored(stage, bytes);
+  MatchReport match;
+  double lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);
+  Restore::State state;
+  {
+    absl::MutexLock lock(&op->mu);
+    state = op->state;
+    // What was matched so far is still being written by the thread that plans.
+    if (state == Restore::State::kPlanning) op->cancelled = true;
   }
+  if (state != Restore::State::kPlanning) {
+    match = op->match;
+    lookup_seconds = op->lookup_seconds;
+  } else {
+    match.looked_up = false;
+  }
+  if (state == Restore::State::kPlanning || state == Restore::State::kReading) {
+    match.shortfall = MissReason::kIncomplete;
+    match.detail = "the engine went on before the restore was done";
+  }
+  LookupRecord record = MakeRecord(*op, match, reused_tokens);
+  record.lookup_seconds = lookup_seconds;
+  if (op->restored > 0) EmitRestored(*op, record);
   {
     absl::MutexLock lock(&mu_);
-    const Handle handle = catalogue_.FindId(op->match.id);
+    const Handle handle = catalogue_.FindId(match.id);
     if (handle != kNoHandle) Touch(handle, op->restored > 0);
     lookups_.push_front(record);
     if (lookups_.size() > kLookupsKept) lookups_.pop_back();
   }
   sink_->OnLookup(record);
+}
+
+void CacheImpl::EmitRestored(const RestoreOp& op, const LookupRecord& record) {
+  std::uint64_t tier_bytes[kSources] = {};
+  std::map<std::uint16_t, std::uint64_t> stage_bytes;
+  for (std::size_t i = 0; i < op.plan.extents.size(); ++i) {
+    if (!op.done[i]) continue;
+    const PlannedExtent& extent = op.plan.extents[i];
+    tier_bytes[static_cast<int>(op.plan.parks[extent.park].source)] += extent.info.raw_bytes;
+    stage_bytes[extent.info.stage] += extent.info.raw_bytes;
+  }
+  for (TierKind kind : {TierKind::kRam, TierKind::kDisk, TierKind::kRemote}) {
+    const std::uint64_t bytes = tier_bytes[static_cast<int>(SourceOf(kind))];
+    if (bytes > 0) sink_->OnRestore(kind, bytes, record.restore_seconds);
+  }
+  for (const auto& [stage, bytes] : stage_bytes) sink_->OnStageRestored(stage, bytes);
 }
 
 }  // namespace parkade

@@ -65,12 +65,24 @@ char* BufferPool::TakeBlock(std::size_t bytes, std::size_t* capacity) {
 void BufferPool::GiveBlock(char* data, std::size_t capacity) {
   if (capacity == kExtentBytes) {
     absl::MutexLock lock(&mu_);
-    if (spare_.size() < kSpareBlocks) {
+    const std::uint64_t held = charged_ + (spare_.size() + 1) * kExtentBytes;
+    if (spare_.size() < kSpareBlocks && held <= limit_bytes_) {
       spare_.push_back(data);
       return;
     }
   }
   munmap(data, capacity);
+}
+
+// Spare blocks are part of what the limit bounds, except the one that is about to be taken.
+void BufferPool::Charge(std::size_t bytes) {
+  charged_ += bytes;
+  const std::size_t taken = bytes == kExtentBytes ? 1 : 0;
+  while (spare_.size() > taken &&
+         charged_ + (spare_.size() - taken) * kExtentBytes > limit_bytes_) {
+    munmap(spare_.back(), kExtentBytes);
+    spare_.pop_back();
+  }
 }
 
 void BufferPool::Discharge(std::size_t bytes) {
@@ -93,7 +105,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::TryAllocate(std::size_t bytes) {
   {
     absl::MutexLock lock(&mu_);
     if (shut_ || charged_ + capacity > limit_bytes_) return nullptr;
-    charged_ += capacity;
+    Charge(capacity);
   }
   return Make(bytes, true);
 }
@@ -108,7 +120,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
     };
     mu_.Await(absl::Condition(&fits));
     if (shut_) return nullptr;
-    charged_ += capacity;
+    Charge(capacity);
   }
   return Make(bytes, true);
 }

@@ -41,6 +41,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, bool charged);
   char* TakeBlock(std::size_t bytes, std::size_t* capacity);
   void GiveBlock(char* data, std::size_t capacity);
+  void Charge(std::size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Discharge(std::size_t bytes);
 
   const std::uint64_t limit_bytes_;

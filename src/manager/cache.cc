@@ -97,17 +97,29 @@ absl::Status CacheImpl::Start() {
 
 std::int64_t CacheImpl::NowUnixMs() { return absl::ToUnixMillis(absl::Now()); }
 
+// Damaged rows cost the conversations they belong to, not the cache.
+absl::Status CacheImpl::Tolerate(std::size_t tier, const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  sink_->OnTierError(tiers_[tier]->kind(), Text(status));
+  sink_->Log(LogLevel::kWarning, Text(status));
+  return absl::OkStatus();
+}
+
 // Fills the index from the durable tier's catalogue. No payload is read.
 absl::Status CacheImpl::Rewarm() {
   if (durable_tier_ < 0) return absl::OkStatus();
-  Tier& tier = *tiers_[durable_tier_];
-  const std::uint8_t bit = Bit(static_cast<std::size_t>(durable_tier_));
+  const std::size_t index = static_cast<std::size_t>(durable_tier_);
+  Tier& tier = *tiers_[index];
+  const std::uint8_t bit = Bit(index);
   absl::MutexLock lock(&mu_);
-  absl::Status status = tier.EnumerateIdentities(
-      [this](const Digest128& digest, const StoredIdentity& identity)
-          ABSL_NO_THREAD_SAFETY_ANALYSIS { identities_[digest] = identity; });
-  if (!status.ok()) return status;
-  std::map<ConversationId, std::pair<ConversationId, std::uint32_t>> parents;
+  absl::Status status =
+      tier.EnumerateIdentities([this, bit](const Digest128& digest, const StoredIdentity& identity)
+                                   ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                     identities_[digest] = identity;
+                                     identity_tiers_[digest] |= bit;
+                                   });
+  if (status = Tolerate(index, status); !status.ok()) return status;
+  ForkParents parents;
   status = tier.Enumerate([&](const ParkSummary& summary) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     Handle handle = catalogue_.FindId(summary.key.conversation);
     if (handle == kNoHandle) {
@@ -119,60 +131,99 @@ absl::Status CacheImpl::Rewarm() {
     }
     catalogue_.AddPark(handle, summary, bit);
   });
-  if (!status.ok()) return status;
-  for (const auto& [id, parent] : parents) {
-    const Handle handle = catalogue_.FindId(id);
-    const Handle parent_handle = catalogue_.FindId(parent.first);
-    if (parent_handle == kNoHandle) continue;
-    Conversation* conversation = catalogue_.Get(handle);
-    conversation->parent = parent_handle;
-    conversation->parent_tokens = parent.second;
-    catalogue_.Get(parent_handle)->children.push_back(handle);
-  }
-  // A fork whose parent is gone, or does not reach it, stands on nothing.
-  std::vector<Removal> orphans;
-  for (const auto& [id, parent] : parents) {
-    const Handle handle = catalogue_.FindId(id);
-    if (handle == kNoHandle) continue;
-    const Conversation* conversation = catalogue_.Get(handle);
-    const bool stands = conversation->parent != kNoHandle &&
-                        catalogue_.Get(conversation->parent)->tip() >= parent.second;
-    if (stands) continue;
-    for (Removal& removal : catalogue_.CutAt(handle, 0)) orphans.push_back(std::move(removal));
-  }
+  if (status = Tolerate(index, status); !status.ok()) return status;
+  LinkForks(parents);
+  const std::vector<Removal> ended = EndAtGaps();
   status = tier.EnumerateAttributes(
       [this](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         const Handle handle = catalogue_.FindId(attributes.conversation);
         if (handle == kNoHandle) return;
         catalogue_.Get(handle)->attributes = attributes;
       });
-  if (!status.ok()) return status;
+  if (status = Tolerate(index, status); !status.ok()) return status;
   std::vector<ParkKey> keys;
-  for (const Removal& removal : orphans) keys.push_back(removal.key);
+  for (const Removal& removal : ended) keys.push_back(removal.key);
   return keys.empty() ? absl::OkStatus() : tier.Remove(keys);
+}
+
+void CacheImpl::LinkForks(const ForkParents& parents) {
+  for (const auto& [id, parent] : parents) {
+    const Handle handle = catalogue_.FindId(id);
+    const Handle parent_handle = catalogue_.FindId(parent.first);
+    // Only damage makes a cycle; its members are left without a parent, so they stand on nothing.
+    Handle above = parent_handle;
+    while (above != kNoHandle && above != handle) above = catalogue_.Get(above)->parent;
+    if (parent_handle == kNoHandle || above == handle) continue;
+    Conversation* conversation = catalogue_.Get(handle);
+    conversation->parent = parent_handle;
+    conversation->parent_tokens = parent.second;
+    catalogue_.Get(parent_handle)->children.push_back(handle);
+  }
+}
+
+// Ends conversations where a park is missing, and forks that their parent does not reach.
+std::vector<Removal> CacheImpl::EndAtGaps() {
+  std::vector<Removal> ended;
+  auto cut = [&](Handle handle, std::uint32_t park) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (Removal& removal : catalogue_.CutAt(handle, park)) ended.push_back(std::move(removal));
+  };
+  std::vector<ConversationId> ids;
+  for (const auto& [id, handle] : catalogue_.by_id()) ids.push_back(id);
+  for (const ConversationId& id : ids) {
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle) continue;  // went with its parent
+    const Conversation* conversation = catalogue_.Get(handle);
+    std::uint32_t end = conversation->parent_tokens;
+    for (const ParkState& park : conversation->parks) {
+      if (park.count > 0 && park.first == end) end = park.end();
+      if (park.first <= end) continue;
+      cut(handle, park.park);
+      break;
+    }
+  }
+  for (const ConversationId& id : ids) {
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle) continue;
+    const Conversation* conversation = catalogue_.Get(handle);
+    if (conversation->parent == kNoHandle) continue;
+    if (catalogue_.Get(conversation->parent)->tip() < conversation->parent_tokens) cut(handle, 0);
+  }
+  return ended;
 }
 
 absl::StatusOr<Digest128> CacheImpl::RegisterIdentity(const Identity& identity,
                                                       const StateLayout& layout) {
   const Digest128 digest = identity.digest();
-  const StoredIdentity stored{identity, layout};
   {
     absl::MutexLock lock(&mu_);
-    auto known = identities_.find(digest);
-    if (known != identities_.end()) {
-      if (!(known->second.layout == layout)) {
-        return absl::FailedPreconditionError("the layout of this identity is another one");
-      }
-      return digest;
+    const StoredIdentity& known =
+        identities_.try_emplace(digest, StoredIdentity{identity, layout}).first->second;
+    if (!(known.layout == layout)) {
+      return absl::FailedPreconditionError("the layout of this identity is another one");
     }
   }
-  for (const auto& tier : tiers_) {
-    const absl::Status put = tier->PutIdentity(digest, stored);
-    if (!put.ok()) return put;
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    const absl::Status put = PutIdentityInto(tier, digest);
+    // A tier that is down now is asked again before the first park that it is to store.
+    if (!put.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(put));
   }
-  absl::MutexLock lock(&mu_);
-  identities_[digest] = stored;
   return digest;
+}
+
+absl::Status CacheImpl::PutIdentityInto(std::size_t tier, const Digest128& digest) {
+  StoredIdentity stored;
+  {
+    absl::MutexLock lock(&mu_);
+    if ((identity_tiers_[digest] & Bit(tier)) != 0) return absl::OkStatus();
+    auto known = identities_.find(digest);
+    if (known == identities_.end()) return absl::FailedPreconditionError("unknown identity");
+    stored = known->second;
+  }
+  const absl::Status put = tiers_[tier]->PutIdentity(digest, stored);
+  if (!put.ok()) return put;
+  absl::MutexLock lock(&mu_);
+  identity_tiers_[digest] |= Bit(tier);
+  return absl::OkStatus();
 }
 
 void CacheImpl::Touch(Handle handle, bool hit) {
@@ -204,8 +255,21 @@ void CacheImpl::WriteAttributes(bool all) {
     }
   }
   if (dirty.empty()) return;
-  const absl::Status written = tiers_[durable_tier_]->WriteAttributes(dirty, false);
-  if (!written.ok()) sink_->OnTierError(tiers_[durable_tier_]->kind(), Text(written));
+  const std::size_t tier = static_cast<std::size_t>(durable_tier_);
+  const absl::Status written = tiers_[tier]->WriteAttributes(dirty, false);
+  if (!written.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(written));
+  for (const ConversationAttributes& row : dirty) ForgetLateAttributes(tier, row.conversation);
+}
+
+// Attributes that were written after their conversation was forgotten must not stay.
+void CacheImpl::ForgetLateAttributes(std::size_t tier, const ConversationId& id) {
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(id);
+    if (handle != kNoHandle && !catalogue_.Get(handle)->forgotten) return;
+  }
+  const absl::Status forgotten = tiers_[tier]->Forget(id, {});
+  if (!forgotten.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(forgotten));
 }
 
 // Index, buffers and tokens are counted first; images get the rest.
@@ -232,8 +296,9 @@ void CacheImpl::HousekeepingLoop() {
     AdjustRamBudget();
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       // A budget that was lowered, or memory that others took, is honoured without a new park.
-      if (tiers_[tier]->Shortfall(0) != UINT64_MAX) MakeRoom(tier, 0, EvictReason::kBudget);
+      MakeRoom(tier, 0, EvictReason::kBudget);
     }
+    EnforceSlots();
     WriteAttributes(false);
   }
 }

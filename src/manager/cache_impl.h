@@ -73,17 +73,46 @@ class CacheImpl : public ConversationCache {
   std::vector<std::uint64_t> PageHashes(const Digest128& identity,
                                         absl::Span<const Token> tokens) const;
   void MakePlan(const std::shared_ptr<RestoreOp>& op);
+  struct TokenSource {
+    PathPark step;
+    std::uint32_t count = 0;  // tokens of the whole park
+    std::uint8_t tiers = 0;
+    SharedTokens queued;
+  };
+  struct MatchCandidate {
+    Handle conversation = kNoHandle;
+    std::vector<ParkKey> path;
+    std::vector<TokenSource> sources;
+  };
+  std::vector<MatchCandidate> GatherCandidates(RestoreOp* op);
+  std::uint32_t CompareTokens(RestoreOp* op, const MatchCandidate& candidate, std::uint32_t matched,
+                              bool* differs);
   bool FindBestMatch(RestoreOp* op);
-  bool ChooseSources(RestoreOp* op);
+  enum class Choice { kGo, kNotWorth, kChanged };
+  Choice ChooseSources(RestoreOp* op);
+  void PlanParks(RestoreOp* op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<std::vector<ExtentInfo>> ExtentsOf(const RestoreOp& op, const PlannedPark& park);
   absl::Status CollectExtents(RestoreOp* op, std::uint32_t* failed_park);
-  SharedTokens TokensOf(const ParkKey& key, std::uint8_t tiers);
+  void StartReading(const std::shared_ptr<RestoreOp>& op);
+  bool GiveUpPark(RestoreOp* op, std::uint32_t index, const absl::Status& status);
+  // A tier could not give a part of a park. True: damaged or gone, so it was taken out of the
+  // tier and is never asked for again; false: the tier may have it another time.
+  bool GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status);
+  SharedTokens TokensOf(const ParkKey& key, std::uint32_t count, std::uint8_t tiers);
   void Unpin(RestoreOp* op);
+
+  // ---- restore.cc ----
+  Restore::State EndRestore(RestoreOp* op, Restore::State state, std::string_view why);
+  absl::Status ImportReady(RestoreOp* op, EngineSequence& sequence, absl::Time deadline,
+                           bool* more);
 
   // ---- reading.cc ----
   void ReaderLoop();
   void SubmitPlan(const std::shared_ptr<RestoreOp>& op);
   void SubmitReads(const std::shared_ptr<RestoreOp>& op);
   void ReadOne(const std::shared_ptr<RestoreOp>& op);
+  std::shared_ptr<ExtentBuffer> ReadBuffer(std::size_t bytes, bool promoted);
+  ExtentBytes CutForFork(RestoreOp* op, const PlannedExtent& extent, ExtentBytes bytes);
   absl::StatusOr<ExtentBytes> FetchExtent(RestoreOp* op, std::uint32_t index);
   void FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status);
   void PreparePromotions(RestoreOp* op);
@@ -91,10 +120,13 @@ class CacheImpl : public ConversationCache {
   absl::StatusOr<ParkRecord> RecordOf(const ParkKey& key, std::vector<ExtentInfo> extents);
   bool StoreCopy(std::size_t tier, const ParkRecord& record,
                  const std::vector<ExtentBytes>& payload);
+  bool Holds(std::size_t tier, const ParkKey& key) const;
+  bool NoteStored(std::size_t tier, const ParkKey& key);
 
   // ---- park.cc ----
   struct ParkSpot {
     Handle conversation = kNoHandle;  // owner of the matched prefix
+    ConversationId id;                // tells whether the handle is still its
     std::uint32_t matched = 0;
   };
   ParkSpot LocateForPark(absl::Span<const Token> tokens, const std::vector<std::uint64_t>& hashes)
@@ -111,39 +143,65 @@ class CacheImpl : public ConversationCache {
   };
   std::vector<CapturePiece> PlanCapture(EngineSequence& sequence, const ParkRequest& request,
                                         std::uint32_t matched, const Coverage& coverage);
-  bool CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
-                       std::vector<ExtentBytes>* payload);
-  void Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
+  void PlanWindowRows(EngineSequence& sequence, std::uint32_t end, const Coverage& coverage,
+                      std::uint64_t piece_bytes, std::vector<CapturePiece>* pieces);
+  void PlanCheckpoint(EngineSequence& sequence, std::uint32_t end, const Coverage& coverage,
+                      std::uint64_t piece_bytes, std::vector<CapturePiece>* pieces);
+  // ResourceExhausted: no buffers now.
+  absl::Status CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
+                               std::vector<ExtentBytes>* payload);
+  // False: what the piece stands on is gone.
+  bool Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
                const StageMap& stages, const CapturePiece& piece, std::vector<ExtentBytes> payload,
-               Handle* target, double seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+               ParkSpot* spot, absl::Time begin) ABSL_LOCKS_EXCLUDED(mu_);
+  bool ChooseTarget(const Digest128& identity, TokenRange piece, std::int64_t now_unix_ms,
+                    ParkSpot* spot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool QueueHasRoom() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // ---- spill.cc ----
   void SealLoop();
   void SpillLoop();
   void Seal(const std::shared_ptr<PendingPark>& pending);
+  bool StoreHeld(std::size_t tier, const std::shared_ptr<PendingPark>& pending);
   bool StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& pending);
   bool CompleteBelow(std::size_t tier, const std::shared_ptr<PendingPark>& pending);
   bool CopyDown(std::size_t from, std::size_t to, const ParkKey& key);
   void FinishPending(const std::shared_ptr<PendingPark>& pending);
 
   // ---- eviction.cc ----
+  // As Tier::Shortfall; for bytes == 0 also where not even an empty park fits.
+  std::uint64_t BytesToEvict(std::size_t tier, std::uint64_t bytes) const;
   bool MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason);
   void RemoveFromTiers(const std::vector<Removal>& removals, EvictReason reason);
   // Takes a park out of one tier because its bytes can't be trusted or are not there.
-  void DropPark(std::size_t tier, const ParkKey& key, EvictReason reason);
+  // False: the tier does not hold it.
+  bool DropPark(std::size_t tier, const ParkKey& key, EvictReason reason);
   void EnforceSlots();
   std::vector<std::uint32_t> Ranks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // ---- listing.cc ----
+  // False: pinning it would hold too much of a tier.
+  bool PinFits(const ConversationId& id) const;
+
   // ---- accounting.cc ----
-  LookupRecord MakeRecord(RestoreOp* op, std::uint32_t reused);
-  void CountMisses(RestoreOp* op, std::uint32_t reused, LookupRecord* record);
+  LookupRecord MakeRecord(const RestoreOp& op, const MatchReport& match, std::uint32_t reused);
+  void CountMisses(const RestoreOp& op, const MatchReport& match, std::uint32_t reused,
+                   LookupRecord* record);
+  MissReason ReasonBeyond(const RestoreOp& op, const MatchReport& match, std::uint32_t matched,
+                          LookupRecord* record);
+  void EmitRestored(const RestoreOp& op, const LookupRecord& record);
   std::string IdentityDifference(const RestoreOp& op);
 
   // ---- cache.cc ----
   absl::Status Rewarm();
+  absl::Status Tolerate(std::size_t tier, const absl::Status& status);
+  using ForkParents = std::map<ConversationId, std::pair<ConversationId, std::uint32_t>>;
+  void LinkForks(const ForkParents& parents) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<Removal> EndAtGaps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status PutIdentityInto(std::size_t tier, const Digest128& digest);
   void HousekeepingLoop();
   void WriteAttributes(bool all);
+  void ForgetLateAttributes(std::size_t tier, const ConversationId& id);
   void AdjustRamBudget();
   void Touch(Handle handle, bool hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::int64_t NowUnixMs();
@@ -164,6 +222,8 @@ class CacheImpl : public ConversationCache {
   mutable absl::Mutex mu_;
   Catalogue catalogue_ ABSL_GUARDED_BY(mu_);
   std::map<Digest128, StoredIdentity> identities_ ABSL_GUARDED_BY(mu_);
+  // Which tiers were given an identity since opening, by tier bit.
+  std::map<Digest128, std::uint8_t> identity_tiers_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<PendingPark>> seal_queue_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<PendingPark>> spill_queue_ ABSL_GUARDED_BY(mu_);
   std::uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // in either queue or being written
@@ -172,6 +232,7 @@ class CacheImpl : public ConversationCache {
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;
 
   mutable absl::Mutex reader_mu_;
   std::deque<std::shared_ptr<RestoreOp>> to_plan_ ABSL_GUARDED_BY(reader_mu_);

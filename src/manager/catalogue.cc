@@ -8,15 +8,21 @@ namespace parkade {
 std::uint32_t Conversation::tip() const {
   std::uint32_t end = parent_tokens;
   for (auto it = parks.rbegin(); it != parks.rend(); ++it) {
-    if (it->count > 0) return std::max(end, it->end());
+    if (it->count == 0) continue;
+    end = std::max(end, it->end());
+    break;
   }
-  return end;
+  return forgotten ? std::min(end, kept_tokens) : end;
 }
 
 ParkState* Conversation::FindPark(std::uint32_t park) {
   auto it = std::lower_bound(parks.begin(), parks.end(), park,
                              [](const ParkState& a, std::uint32_t b) { return a.park < b; });
   return it != parks.end() && it->park == park ? &*it : nullptr;
+}
+
+const ParkState* Conversation::FindPark(std::uint32_t park) const {
+  return const_cast<Conversation*>(this)->FindPark(park);
 }
 
 Handle Catalogue::Create(const ConversationId& id, const Digest128& identity, Handle parent,
@@ -72,20 +78,31 @@ ParkState* Catalogue::AddPark(Handle handle, const ParkSummary& summary, std::ui
   park.stages = last_stages_;
   std::uint32_t page = summary.first_token / kPageTokens;
   for (std::uint64_t hash : park.page_hashes) index_.Insert(hash, PageOwner{handle, page++});
-  conversation->parks.push_back(std::move(park));
   conversation->next_park = std::max(conversation->next_park, summary.key.park + 1);
-  return &conversation->parks.back();
+  auto place = std::upper_bound(
+      conversation->parks.begin(), conversation->parks.end(), park.park,
+      [](std::uint32_t number, const ParkState& other) { return number < other.park; });
+  return &*conversation->parks.insert(place, std::move(park));
+}
+
+void Catalogue::ErasePages(Handle handle, const ParkState& park, std::uint32_t from_token,
+                           bool evicted) {
+  std::uint32_t page = park.first / kPageTokens;
+  for (std::uint64_t hash : park.page_hashes) {
+    const bool goes = (page + 1) * kPageTokens > from_token;
+    if (goes && index_.Erase(hash, PageOwner{handle, page}) && evicted) {
+      evicted_[hash % evicted_.size()] = hash;
+    }
+    ++page;
+  }
 }
 
 void Catalogue::RemovePark(Conversation* conversation, std::size_t position,
                            std::vector<Removal>* out) {
   ParkState& park = conversation->parks[position];
-  const Handle handle = FindId(conversation->id);
-  std::uint32_t page = park.first / kPageTokens;
-  for (std::uint64_t hash : park.page_hashes) {
-    if (index_.Erase(hash, PageOwner{handle, page++})) evicted_[hash % evicted_.size()] = hash;
-  }
-  out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes});
+  ErasePages(FindId(conversation->id), park, 0, !conversation->forgotten);
+  out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes,
+                         conversation->forgotten});
   conversation->parks.erase(conversation->parks.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
@@ -94,15 +111,39 @@ void Catalogue::CutChildren(Handle handle, std::uint32_t limit, std::vector<Remo
   for (Handle child : children) {
     Conversation* conversation = Get(child);
     if (conversation->parent_tokens <= limit) continue;
-    while (!conversation->parks.empty()) RemovePark(conversation, 0, out);
+    while (!conversation->parks.empty()) {
+      RemovePark(conversation, conversation->parks.size() - 1, out);
+    }
     CutChildren(child, 0, out);
-    RemoveIfEmpty(child);
+    RemoveIfEmpty(child, out);
   }
 }
 
-void Catalogue::RemoveIfEmpty(Handle handle) {
+void Catalogue::ShrinkForgotten(Handle handle, std::vector<Removal>* out) {
+  Conversation* conversation = Get(handle);
+  std::uint32_t kept = 0;
+  for (Handle child : conversation->children) {
+    kept = std::max(kept, Get(child)->parent_tokens);
+  }
+  conversation->kept_tokens = kept;
+  for (std::size_t i = conversation->parks.size(); i-- > 0;) {
+    const ParkState& park = conversation->parks[i];
+    // Window rows and checkpoints right where a fork leaves are of use to it.
+    const bool needed = park.first < kept || (park.count == 0 && park.first == kept && kept > 0);
+    if (needed) {
+      ErasePages(handle, park, kept, false);
+    } else {
+      RemovePark(conversation, i, out);
+    }
+  }
+}
+
+void Catalogue::RemoveIfEmpty(Handle handle, std::vector<Removal>* out) {
   while (handle != kNoHandle) {
     Conversation* conversation = Get(handle);
+    // A forgotten one goes with its last fork, which may be while that fork's own cut goes on.
+    if (conversation == nullptr) return;
+    if (conversation->forgotten) ShrinkForgotten(handle, out);
     if (!conversation->parks.empty() || !conversation->children.empty()) return;
     const Handle parent = conversation->parent;
     if (parent != kNoHandle) std::erase(Get(parent)->children, handle);
@@ -122,7 +163,7 @@ std::vector<Removal> Catalogue::CutAt(Handle handle, std::uint32_t park) {
     RemovePark(conversation, conversation->parks.size() - 1, &out);
   }
   CutChildren(handle, conversation->tip(), &out);
-  RemoveIfEmpty(handle);
+  RemoveIfEmpty(handle, &out);
   return out;
 }
 
@@ -136,24 +177,19 @@ std::vector<Removal> Catalogue::ClearTiers(Handle handle, std::uint32_t park, st
   // Window rows and checkpoints alone: nothing stands on them.
   std::vector<Removal> out;
   RemovePark(conversation, static_cast<std::size_t>(state - conversation->parks.data()), &out);
-  RemoveIfEmpty(handle);
+  RemoveIfEmpty(handle, &out);
   return out;
 }
 
 std::vector<Removal> Catalogue::Forget(Handle handle, std::uint32_t* kept_tokens) {
   Conversation* conversation = Get(handle);
-  *kept_tokens = 0;
-  for (Handle child : conversation->children) {
-    *kept_tokens = std::max(*kept_tokens, Get(child)->parent_tokens);
-  }
   conversation->forgotten = true;
-  conversation->attributes.pinned = false;
+  conversation->attributes = ConversationAttributes{
+      conversation->id, conversation->attributes.last_used_unix_ms, 0, false, "", 0};
   std::vector<Removal> out;
-  for (std::size_t i = conversation->parks.size(); i-- > 0;) {
-    const ParkState& park = conversation->parks[i];
-    if (park.first >= *kept_tokens) RemovePark(conversation, i, &out);
-  }
-  RemoveIfEmpty(handle);
+  ShrinkForgotten(handle, &out);
+  *kept_tokens = conversation->kept_tokens;
+  RemoveIfEmpty(handle, &out);
   return out;
 }
 
@@ -199,8 +235,7 @@ std::uint32_t Catalogue::TokensIn(Handle handle, std::uint8_t tier) const {
   const Conversation* conversation = Get(handle);
   std::uint32_t end = 0;
   for (const PathPark& step : Path(handle, conversation->tip())) {
-    Conversation* owner = const_cast<Conversation*>(Get(step.conversation));
-    const ParkState* park = owner->FindPark(step.key.park);
+    const ParkState* park = Get(step.conversation)->FindPark(step.key.park);
     if ((park->tiers & tier) == 0) break;
     end = step.tokens.end;
   }
@@ -250,12 +285,23 @@ bool Catalogue::RecentlyEvicted(std::uint64_t page_hash) const {
   return page_hash != 0 && evicted_[page_hash % evicted_.size()] == page_hash;
 }
 
+Handle Catalogue::Visible(Handle handle, std::uint32_t tokens) const {
+  while (Get(handle)->forgotten) {
+    const std::vector<Handle>& children = Get(handle)->children;
+    auto reaches = [&](Handle child) { return Get(child)->parent_tokens >= tokens; };
+    auto child = std::find_if(children.begin(), children.end(), reaches);
+    if (child == children.end()) return kNoHandle;
+    handle = *child;
+  }
+  return handle;
+}
+
 std::optional<ParkSummary> Catalogue::SummaryOf(const ParkKey& key) const {
   const Handle handle = FindId(key.conversation);
   if (handle == kNoHandle) return std::nullopt;
   Conversation* conversation = slots_[handle].get();
   const ParkState* park = conversation->FindPark(key.park);
-  if (park == nullptr || conversation->forgotten) return std::nullopt;
+  if (park == nullptr) return std::nullopt;
   ParkSummary summary;
   summary.key = key;
   summary.identity = conversation->identity;
@@ -274,9 +320,10 @@ std::optional<ParkSummary> Catalogue::SummaryOf(const ParkKey& key) const {
   return summary;
 }
 
-void Catalogue::Pin(Handle handle, std::uint32_t park, int delta) {
+void Catalogue::Pin(Handle handle, const ParkKey& key, int delta) {
   Conversation* conversation = Get(handle);
-  ParkState* state = conversation == nullptr ? nullptr : conversation->FindPark(park);
+  if (conversation == nullptr || !(conversation->id == key.conversation)) return;
+  ParkState* state = conversation->FindPark(key.park);
   if (state == nullptr) return;
   if (delta < 0 && state->pins == 0) return;
   state->pins = static_cast<std::uint32_t>(static_cast<int>(state->pins) + delta);

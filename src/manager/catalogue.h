@@ -47,15 +47,17 @@ struct Conversation {
   std::vector<Handle> children;
   std::vector<ParkState> parks;  // ascending by number
   std::uint32_t next_park = 0;
-  bool forgotten = false;  // kept only for what forks stand on
+  bool forgotten = false;         // kept only for what forks stand on
+  std::uint32_t kept_tokens = 0;  // when forgotten: what the forks stand on
   bool attributes_dirty = false;
   std::int64_t created_unix_ms = 0;
   std::int64_t written_unix_ms = 0;  // when the attributes were last written
   ConversationAttributes attributes;
 
-  // Tokens of the whole sequence, the parent's included.
+  // Tokens of the whole sequence, the parent's included; of a forgotten one what forks stand on.
   std::uint32_t tip() const;
   ParkState* FindPark(std::uint32_t park);
+  const ParkState* FindPark(std::uint32_t park) const;
 };
 
 // One park on the way from the root to a position, with the part of it that lies on that way.
@@ -70,6 +72,7 @@ struct Removal {
   std::uint8_t tiers = 0;
   ParkKey key;
   std::uint64_t bytes = 0;
+  bool forgotten = false;  // a person asked for it: no text may stay behind
 };
 
 class Catalogue {
@@ -80,7 +83,7 @@ class Catalogue {
   const Conversation* Get(Handle handle) const;
   Handle FindId(const ConversationId& id) const;
 
-  // Adds a park at the end of the conversation and its pages to the index.
+  // Adds a park, in the order of its number, and its pages to the index.
   ParkState* AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
 
   // Clears tier bits of a park. When nothing holds it any more it goes, with every later park of
@@ -88,7 +91,8 @@ class Catalogue {
   std::vector<Removal> ClearTiers(Handle handle, std::uint32_t park, std::uint8_t tiers);
   // Ends a conversation at the parks before `park`.
   std::vector<Removal> CutAt(Handle handle, std::uint32_t park);
-  // Forgets: what no fork stands on is returned, the rest stays hidden. *kept_tokens: how many.
+  // Forgets: what no fork stands on is returned, the rest stays hidden until the last fork goes.
+  // *kept_tokens: how many.
   std::vector<Removal> Forget(Handle handle, std::uint32_t* kept_tokens);
 
   // Parks that hold tokens [0, limit) of the conversation's sequence, root first.
@@ -106,11 +110,14 @@ class Catalogue {
   // `position`: itself first, then newest first, at most `limit`.
   std::vector<Handle> Continuations(Handle handle, std::uint32_t position, std::size_t limit) const;
   bool RecentlyEvicted(std::uint64_t page_hash) const;
+  // The conversation itself, or for a forgotten one the fork of it that holds tokens [0, tokens).
+  Handle Visible(Handle handle, std::uint32_t tokens) const;
 
   // The park's summary as a tier stores it; its tokens and extents are elsewhere.
   std::optional<ParkSummary> SummaryOf(const ParkKey& key) const;
 
-  void Pin(Handle handle, std::uint32_t park, int delta);
+  // Does nothing when the handle is another conversation's by now, or the park is gone.
+  void Pin(Handle handle, const ParkKey& key, int delta);
 
   std::size_t size() const { return by_id_.size(); }
   const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
@@ -119,7 +126,10 @@ class Catalogue {
 
  private:
   void RemovePark(Conversation* conversation, std::size_t position, std::vector<Removal>* out);
-  void RemoveIfEmpty(Handle handle);
+  void RemoveIfEmpty(Handle handle, std::vector<Removal>* out);
+  void ErasePages(Handle handle, const ParkState& park, std::uint32_t from_token, bool evicted);
+  // Takes out of a forgotten conversation what no fork stands on.
+  void ShrinkForgotten(Handle handle, std::vector<Removal>* out);
   void CutChildren(Handle handle, std::uint32_t limit, std::vector<Removal>* out);
 
   std::vector<std::unique_ptr<Conversation>> slots_;

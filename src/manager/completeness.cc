@@ -1,7 +1,6 @@
 #include "src/manager/completeness.h"
 
 #include <algorithm>
-#include <set>
 
 #include "src/manager/boundary.h"
 
@@ -11,7 +10,11 @@ void Completeness::Add(const std::shared_ptr<const StageMap>& stages, const Exte
   StageRows& rows = stages_[{stages.get(), extent.stage}];
   rows.map = stages;
   const TokenRange range{extent.first, extent.first + extent.rows};
-  if (extent.parts > 1 && ++rows.parts[extent.first] < extent.parts) return;
+  if (extent.parts > 1) {
+    std::set<std::uint16_t>& parts = rows.parts[extent.first];
+    parts.insert(extent.part);
+    if (parts.size() < extent.parts) return;
+  }
   // Extents mostly come in order: the cheap case is to grow the last range.
   if (!rows.rows.empty() && rows.rows.back().end == range.begin) {
     rows.rows.back().end = range.end;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,8 @@ class Completeness {
   struct StageRows {
     std::shared_ptr<const StageMap> map;
     std::vector<TokenRange> rows;
-    // Rows whose parts are not all seen yet: first token -> parts seen.
-    std::map<std::uint32_t, std::uint32_t> parts;
+    // Rows in parts: first token -> parts seen. A set, because two parks may hold the same row.
+    std::map<std::uint32_t, std::set<std::uint16_t>> parts;
   };
   const StateLayout& layout_;
   const RowGroup group_;

@@ -3,6 +3,7 @@
 #include "src/policy/eviction.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -29,9 +30,11 @@ std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8
     candidate.pinned = conversation->attributes.pinned;
     candidate.parent_tokens = conversation->parent_tokens;
     for (const ParkState& park : conversation->parks) {
-      if (tier != 0 && (park.tiers & tier) == 0) continue;
-      candidate.parks.push_back({park.park, park.first, park.end(), park.bytes,
-                                 park.pins > 0 || park.pending != nullptr});
+      // A queued park is not in the tier yet, but what it stands on must stay all the same.
+      const bool held = park.pins > 0 || park.pending != nullptr;
+      if (tier != 0 && (park.tiers & tier) == 0 && !held) continue;
+      const bool here = tier == 0 || (park.tiers & tier) != 0;
+      candidate.parks.push_back({park.park, park.first, park.end(), here ? park.bytes : 0, held});
     }
     candidates.push_back(std::move(candidate));
   }
@@ -48,9 +51,18 @@ std::vector<std::uint32_t> CacheImpl::Ranks() const {
   return EvictionRanks(Candidates(catalogue_, 0));
 }
 
+std::uint64_t CacheImpl::BytesToEvict(std::size_t tier, std::uint64_t bytes) const {
+  const std::uint64_t shortfall = tiers_[tier]->Shortfall(bytes);
+  if (bytes > 0 || shortfall != UINT64_MAX) return shortfall;
+  // Not even an empty park fits: a budget near zero, which has to be honoured all the same, or a
+  // tier that takes nothing now.
+  const TierUsage usage = tiers_[tier]->usage();
+  return usage.used_bytes > usage.budget_bytes ? usage.used_bytes - usage.budget_bytes : 0;
+}
+
 bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason) {
   for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t shortfall = tiers_[tier]->Shortfall(bytes);
+    const std::uint64_t shortfall = BytesToEvict(tier, bytes);
     if (shortfall == 0) return true;
     if (shortfall == UINT64_MAX) return false;
     std::vector<ParkKey> keys;
@@ -68,50 +80,58 @@ bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reas
         evicted += park->bytes;
         // The removal of a park that nobody holds takes along what stands on it.
         for (Removal& removal : catalogue_.ClearTiers(handle, victim.park, Bit(tier))) {
-          if (removal.tiers != 0) cascade.push_back(std::move(removal));
+          cascade.push_back(std::move(removal));
         }
       }
     }
     if (keys.empty()) return false;
+    // First what stands on the victims: a crash in between must not leave it without them.
+    RemoveFromTiers(cascade, reason);
     const absl::Status removed = tiers_[tier]->Remove(keys);
     if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
     sink_->OnEvict(tiers_[tier]->kind(), reason, evicted);
-    RemoveFromTiers(cascade, reason);
     if (!removed.ok()) return false;
   }
-  return tiers_[tier]->Shortfall(bytes) == 0;
+  return BytesToEvict(tier, bytes) == 0;
 }
 
 void CacheImpl::RemoveFromTiers(const std::vector<Removal>& removals, EvictReason reason) {
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
     std::vector<ParkKey> keys;
+    std::map<ConversationId, std::vector<ParkKey>> forgotten;
     std::uint64_t bytes = 0;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      keys.push_back(removal.key);
+      if (removal.forgotten) {
+        forgotten[removal.key.conversation].push_back(removal.key);
+      } else {
+        keys.push_back(removal.key);
+      }
       bytes += removal.bytes;
     }
-    if (keys.empty()) continue;
-    const absl::Status removed = tiers_[tier]->Remove(keys);
+    if (keys.empty() && forgotten.empty()) continue;
+    absl::Status removed = keys.empty() ? absl::OkStatus() : tiers_[tier]->Remove(keys);
+    for (const auto& [id, parks] : forgotten) removed.Update(tiers_[tier]->Forget(id, parks));
     if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
     sink_->OnEvict(tiers_[tier]->kind(), reason, bytes);
   }
   for (const Removal& removal : removals) tokens_.Erase(removal.key);
 }
 
-void CacheImpl::DropPark(std::size_t tier, const ParkKey& key, EvictReason reason) {
+bool CacheImpl::DropPark(std::size_t tier, const ParkKey& key, EvictReason reason) {
   std::vector<Removal> removals;
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(key.conversation);
-    if (handle == kNoHandle) return;
+    if (handle == kNoHandle) return false;
     const ParkState* park = catalogue_.Get(handle)->FindPark(key.park);
-    if (park == nullptr || (park->tiers & Bit(tier)) == 0) return;
+    if (park == nullptr || (park->tiers & Bit(tier)) == 0) return false;
     const std::uint64_t bytes = park->bytes;
     removals = catalogue_.ClearTiers(handle, key.park, Bit(tier));
     removals.push_back(Removal{Bit(tier), key, bytes});
   }
   RemoveFromTiers(removals, reason);
+  return true;
 }
 
 // Keeps at most ram_slots root conversations, with their forks, in RAM.
@@ -136,7 +156,7 @@ void CacheImpl::EnforceSlots() {
       family.kept = family.kept || conversation->attributes.pinned;
       for (const ParkState& park : conversation->parks) {
         if ((park.tiers & Bit(tier)) == 0) continue;
-        family.kept = family.kept || park.pins > 0;
+        family.kept = family.kept || park.pins > 0 || park.pending != nullptr;
         family.parks.emplace_back(handle, park.park);
       }
     }

@@ -1,6 +1,7 @@
 // Management: what is parked, for people and their tools.
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/manager/cache_impl.h"
@@ -129,46 +130,52 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
     }
     removals = catalogue_.Forget(handle, &kept);
   }
+  absl::Status forgotten;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    std::vector<ParkKey> keys;
+    // By conversation: the last fork of one that was forgotten before takes it along.
+    std::map<ConversationId, std::vector<ParkKey>> keys = {{id, {}}};
     std::uint64_t bytes = 0;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      keys.push_back(removal.key);
+      keys[removal.key.conversation].push_back(removal.key);
       bytes += removal.bytes;
     }
-    const absl::Status forgotten =
-        kept == 0 ? tiers_[tier]->Forget(id, keys) : tiers_[tier]->Remove(keys);
-    if (!forgotten.ok()) return forgotten;
-    if (!keys.empty()) sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kManual, bytes);
+    for (const auto& [conversation, parks] : keys) {
+      forgotten.Update(tiers_[tier]->Forget(conversation, parks));
+    }
+    if (bytes > 0) sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kManual, bytes);
   }
   for (const Removal& removal : removals) tokens_.Erase(removal.key);
+  if (!forgotten.ok()) return forgotten;
   return kept;
 }
 
+bool CacheImpl::PinFits(const ConversationId& id) const {
+  const std::vector<TierInfo> infos = Tiers();
+  absl::MutexLock lock(&mu_);
+  const Handle handle = catalogue_.FindId(id);
+  if (handle == kNoHandle || catalogue_.Get(handle)->attributes.pinned) return true;
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    std::uint64_t bytes = 0;
+    for (const ParkState& park : catalogue_.Get(handle)->parks) {
+      if ((park.tiers & Bit(tier)) != 0) bytes += park.bytes;
+    }
+    const double limit = kPinnedShare * static_cast<double>(infos[tier].usage.budget_bytes);
+    if (bytes > 0 && static_cast<double>(infos[tier].pinned_bytes + bytes) > limit) return false;
+  }
+  return true;
+}
+
 absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::string& name) {
+  const bool fits = !pinned || PinFits(id);
   ConversationAttributes attributes;
-  std::uint64_t bytes = 0;
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(id);
     if (handle == kNoHandle || catalogue_.Get(handle)->forgotten) {
       return absl::NotFoundError("no such conversation");
     }
-    for (const ParkState& park : catalogue_.Get(handle)->parks) bytes += park.bytes;
-  }
-  if (pinned) {
-    for (const TierInfo& tier : Tiers()) {
-      const double limit = kPinnedShare * static_cast<double>(tier.usage.budget_bytes);
-      if (static_cast<double>(tier.pinned_bytes + bytes) > limit) {
-        return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
-      }
-    }
-  }
-  {
-    absl::MutexLock lock(&mu_);
-    const Handle handle = catalogue_.FindId(id);
-    if (handle == kNoHandle) return absl::NotFoundError("no such conversation");
+    if (!fits) return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
     Conversation* conversation = catalogue_.Get(handle);
     conversation->attributes.pinned = pinned;
     if (!name.empty()) {
@@ -177,8 +184,10 @@ absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::st
     }
     attributes = conversation->attributes;
   }
-  for (const auto& tier : tiers_) {
-    const absl::Status written = tier->WriteAttributes(absl::MakeConstSpan(&attributes, 1), true);
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    const absl::Status written =
+        tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&attributes, 1), true);
+    ForgetLateAttributes(tier, id);
     if (!written.ok()) return written;
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "src/manager/cache_impl.h"
 #include "src/manager/completeness.h"
 #include "src/manager/restore_handle.h"
+#include "src/manager/row_cut.h"
 
 namespace parkade {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 constexpr std::size_t kContinuations = 16;
 // A plan is made again this often when a part of it turns out to be gone.
 constexpr int kPlanAttempts = 4;
-
-struct TokenSource {
-  PathPark step;
-  std::uint8_t tiers = 0;
-  SharedTokens queued;
-};
 
 std::uint32_t CommonPrefix(const Token* a, const Token* b, std::uint32_t count) {
   std::uint32_t i = 0;
@@ -91,15 +86,16 @@ void CacheImpl::Prefetch(const Digest128& identity, absl::Span<const Token> toke
   to_warm_.push_back(std::move(wanted));
 }
 
-SharedTokens CacheImpl::TokensOf(const ParkKey& key, std::uint8_t tiers) {
+SharedTokens CacheImpl::TokensOf(const ParkKey& key, std::uint32_t count, std::uint8_t tiers) {
   SharedTokens tokens = tokens_.Find(key);
   if (tokens != nullptr) return tokens;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
     if ((tiers & Bit(tier)) == 0) continue;
     absl::StatusOr<std::vector<Token>> read = tiers_[tier]->ReadTokens(key);
-    if (!read.ok()) {
-      if (absl::IsDataLoss(read.status())) sink_->OnCorrupt(tiers_[tier]->kind());
-      sink_->Log(LogLevel::kWarning, Text(read.status()));
+    absl::Status status = read.status();
+    if (read.ok() && read->size() != count) status = absl::DataLossError("wrong number of tokens");
+    if (!status.ok()) {
+      GiveUpCopy(tier, key, status);
       continue;
     }
     tokens = std::make_shared<const std::vector<Token>>(*std::move(read));
@@ -109,58 +105,80 @@ SharedTokens CacheImpl::TokensOf(const ParkKey& key, std::uint8_t tiers) {
   return nullptr;
 }
 
-// Sets op->match. False: nothing matches.
-bool CacheImpl::FindBestMatch(RestoreOp* op) {
-  std::vector<std::pair<Handle, std::vector<TokenSource>>> candidates;
-  std::uint32_t position = 0;
-  {
-    absl::MutexLock lock(&mu_);
-    const Catalogue::PageMatch pages = catalogue_.MatchPages(op->hashes);
-    if (pages.pages == 0) return false;
-    position = pages.pages * kPageTokens;
-    op->match.pages = pages.pages;
-    for (Handle handle : catalogue_.Continuations(pages.conversation, position, kContinuations)) {
-      const Conversation* conversation = catalogue_.Get(handle);
-      const std::uint32_t limit = std::min(conversation->tip(), position + kPageTokens);
-      std::vector<TokenSource> sources;
-      for (const PathPark& step : catalogue_.Path(handle, limit)) {
-        // The first candidate is compared from the start, the others share that.
-        if (!candidates.empty() && step.tokens.end <= position) continue;
-        const ParkState* park = catalogue_.Get(step.conversation)->FindPark(step.key.park);
-        TokenSource source{step, park->tiers, nullptr};
-        if (park->pending != nullptr) {
-          source.queued = SharedTokens(park->pending->record, &park->pending->record->tokens);
-        }
-        sources.push_back(std::move(source));
+std::vector<CacheImpl::MatchCandidate> CacheImpl::GatherCandidates(RestoreOp* op) {
+  std::vector<MatchCandidate> candidates;
+  absl::MutexLock lock(&mu_);
+  const Catalogue::PageMatch pages = catalogue_.MatchPages(op->hashes);
+  op->match.pages = pages.pages;
+  if (pages.pages == 0) return candidates;
+  const std::uint32_t position = pages.pages * kPageTokens;
+  for (Handle handle : catalogue_.Continuations(pages.conversation, position, kContinuations)) {
+    MatchCandidate candidate;
+    candidate.conversation = handle;
+    const std::uint32_t limit = std::min(catalogue_.Get(handle)->tip(), position + kPageTokens);
+    for (const PathPark& step : catalogue_.Path(handle, limit)) {
+      candidate.path.push_back(step.key);
+      // The first candidate is compared from the start, the others share that.
+      if (!candidates.empty() && step.tokens.end <= position) continue;
+      const ParkState* park = catalogue_.Get(step.conversation)->FindPark(step.key.park);
+      TokenSource source{step, park->count, park->tiers, nullptr};
+      if (park->pending != nullptr) {
+        source.queued = SharedTokens(park->pending->record, &park->pending->record->tokens);
       }
-      candidates.emplace_back(handle, std::move(sources));
+      candidate.sources.push_back(std::move(source));
     }
+    candidates.push_back(std::move(candidate));
   }
+  return candidates;
+}
+
+// How far the prompt goes on like the candidate, from `matched` on. *differs: it does not end with
+// the candidate, nor with the prompt.
+std::uint32_t CacheImpl::CompareTokens(RestoreOp* op, const MatchCandidate& candidate,
+                                       std::uint32_t matched, bool* differs) {
   const std::vector<Token>& prompt = op->request.tokens;
   const std::uint32_t limit = std::min<std::uint32_t>(op->request.cacheable_tokens, prompt.size());
-  op->match.matched = 0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    std::uint32_t matched = i == 0 ? 0 : position;
-    bool differs = false;
-    for (const TokenSource& source : candidates[i].second) {
-      SharedTokens tokens =
-          source.queued != nullptr ? source.queued : TokensOf(source.step.key, source.tiers);
-      const TokenRange range = source.step.tokens;
-      const std::uint32_t from = std::max(range.begin, matched);
-      if (from >= limit || differs) break;
-      if (tokens == nullptr || tokens->size() < range.size()) {
-        differs = true;  // can't be compared: ends the match here
-        break;
-      }
-      const std::uint32_t count = std::min(range.end, limit) - from;
-      const std::uint32_t same =
-          CommonPrefix(tokens->data() + (from - range.begin), prompt.data() + from, count);
-      matched = from + same;
-      differs = same < count;
+  *differs = false;
+  for (const TokenSource& source : candidate.sources) {
+    const TokenRange range = source.step.tokens;
+    const std::uint32_t from = std::max(range.begin, matched);
+    if (from >= limit) break;
+    SharedTokens tokens = source.queued != nullptr
+                              ? source.queued
+                              : TokensOf(source.step.key, source.count, source.tiers);
+    *differs = true;
+    if (tokens == nullptr || tokens->size() < range.size()) {
+      op->match.lost_match = std::max(op->match.lost_match, op->match.pages * kPageTokens);
+      op->match.shortfall = MissReason::kCorrupt;
+      op->match.detail = "the tokens of a park can't be read";
+      break;
     }
+    // Tokens that nobody compared must not count as equal.
+    if (range.begin > matched) break;
+    const std::uint32_t count = std::min(range.end, limit) - from;
+    const std::uint32_t same =
+        CommonPrefix(tokens->data() + (from - range.begin), prompt.data() + from, count);
+    matched = from + same;
+    *differs = same < count;
+    if (*differs) break;
+  }
+  return matched;
+}
+
+// Sets op->match. False: nothing matches.
+bool CacheImpl::FindBestMatch(RestoreOp* op) {
+  op->match.conversation = kNoHandle;
+  op->match.matched = 0;
+  op->match.usable = 0;
+  std::vector<MatchCandidate> candidates = GatherCandidates(op);
+  const std::uint32_t position = op->match.pages * kPageTokens;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    bool differs = false;
+    const std::uint32_t matched = CompareTokens(op, candidates[i], i == 0 ? 0 : position, &differs);
     if (matched > op->match.matched || op->match.conversation == kNoHandle) {
       op->match.matched = matched;
-      op->match.conversation = candidates[i].first;
+      op->match.conversation = candidates[i].conversation;
+      op->match.path = std::move(candidates[i].path);
       op->match.at_tip = !differs;
     }
     if (i == 0 && matched < position) break;  // the index and the tokens disagree
@@ -169,11 +187,19 @@ bool CacheImpl::FindBestMatch(RestoreOp* op) {
 }
 
 // Chooses the usable boundary and the place of every park below it, and pins those parks.
-bool CacheImpl::ChooseSources(RestoreOp* op) {
+CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   absl::MutexLock lock(&mu_);
   const Conversation* leaf = catalogue_.Get(op->match.conversation);
-  if (leaf == nullptr || !(leaf->identity == op->request.identity)) return false;
-  op->match.id = leaf->id;
+  if (leaf == nullptr || !(leaf->identity == op->request.identity)) return Choice::kChanged;
+  // Cut, forgotten or another conversation since its tokens were compared?
+  const std::vector<PathPark> path = catalogue_.Path(op->match.conversation, op->match.matched);
+  const bool same = path.size() <= op->match.path.size() && !path.empty() &&
+                    path.back().tokens.end == op->match.matched &&
+                    std::equal(path.begin(), path.end(), op->match.path.begin(),
+                               [](const PathPark& a, const ParkKey& b) { return a.key == b; });
+  const Handle visible = catalogue_.Visible(op->match.conversation, op->match.matched);
+  if (!same || visible == kNoHandle) return Choice::kChanged;
+  op->match.id = catalogue_.Get(visible)->id;
   const std::uint32_t prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
   const std::uint32_t limit = std::min(op->match.matched, prompt_tokens - 1);
   const Coverage coverage = catalogue_.CoverageOf(op->match.conversation, limit);
@@ -181,11 +207,20 @@ bool CacheImpl::ChooseSources(RestoreOp* op) {
   plan = RestorePlan();
   plan.boundary = UsableBoundary(op->layout, coverage, limit);
   op->match.usable = plan.boundary;
-  if (plan.boundary < op->request.held_tokens + options_.min_gain_tokens) return false;
+  if (plan.boundary == 0 ||
+      plan.boundary < op->request.held_tokens + std::uint64_t{options_.min_gain_tokens}) {
+    return Choice::kNotWorth;
+  }
   const bool window = op->layout.has_group(RowGroup::kWindow);
   plan.window_begin =
       window ? WindowNeedBegin(plan.boundary, op->layout.window_tokens) : plan.boundary;
+  PlanParks(op);
+  return Choice::kGo;
+}
 
+void CacheImpl::PlanParks(RestoreOp* op) {
+  RestorePlan& plan = op->plan;
+  const bool window = op->layout.has_group(RowGroup::kWindow);
   Handle handle = op->match.conversation;
   std::uint32_t reach = plan.boundary;
   while (handle != kNoHandle) {
@@ -197,12 +232,19 @@ bool CacheImpl::ChooseSources(RestoreOp* op) {
       for (const TokenRange& rows : park.window_rows) {
         needed = needed || (window && rows.end > plan.window_begin && rows.begin < reach);
       }
-      for (std::uint32_t at : park.checkpoints) needed = needed || at == plan.boundary;
+      // Valid in every continuation that shares the tokens before it. A state too large for one
+      // park stands in several, of which only the last is marked.
+      const bool at_boundary = reach == plan.boundary;
+      for (std::uint32_t at : park.checkpoints) {
+        needed = needed || (at_boundary && at == plan.boundary);
+      }
+      needed = needed || (at_boundary && park.count == 0 && park.first == plan.boundary);
       if (!needed) continue;
       PlannedPark planned;
       planned.conversation = handle;
       planned.key = ParkKey{conversation->id, park.park};
       planned.tokens = tokens.empty() ? TokenRange{} : tokens;
+      planned.valid_end = reach;
       planned.stages = park.stages;
       planned.bytes = park.bytes;
       if (park.pending != nullptr) {
@@ -223,19 +265,37 @@ bool CacheImpl::ChooseSources(RestoreOp* op) {
     handle = conversation->parent;
   }
   std::reverse(plan.parks.begin(), plan.parks.end());
-  return true;
 }
 
 void CacheImpl::Unpin(RestoreOp* op) {
   absl::MutexLock lock(&mu_);
   for (const PlannedPark& park : op->plan.parks) {
-    // A handle may have been given to another conversation meanwhile.
-    const Conversation* conversation = catalogue_.Get(park.conversation);
-    if (conversation != nullptr && conversation->id == park.key.conversation) {
-      catalogue_.Pin(park.conversation, park.key.park, -1);
-    }
+    catalogue_.Pin(park.conversation, park.key, -1);
   }
   op->plan.parks.clear();
+}
+
+// Reads one planned park's extents and checks that they are all there.
+absl::StatusOr<std::vector<ExtentInfo>> CacheImpl::ExtentsOf(const RestoreOp& op,
+                                                             const PlannedPark& park) {
+  std::vector<ExtentInfo> infos;
+  if (park.tier == kFromQueue) {
+    infos = park.queued->extents;
+  } else {
+    absl::StatusOr<std::vector<ExtentInfo>> read = tiers_[park.tier]->ReadExtents(park.key);
+    if (!read.ok()) return read.status();
+    infos = *std::move(read);
+  }
+  std::uint64_t bytes = 0;
+  for (const ExtentInfo& info : infos) {
+    if (info.stage >= park.stages->stages.size() ||
+        SlicesOf(op.layout, park.stages->stages[info.stage], info).empty()) {
+      return absl::DataLossError("an extent does not fit the layout");
+    }
+    bytes += info.raw_bytes;
+  }
+  if (bytes != park.bytes) return absl::DataLossError("a park lacks extents");
+  return infos;
 }
 
 // Lists the extents of every planned park and checks that each one is there and that every layer
@@ -246,36 +306,28 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
   Completeness window(op->layout, RowGroup::kWindow);
   Completeness state(op->layout, RowGroup::kState);
   for (std::uint32_t i = 0; i < plan.parks.size(); ++i) {
-    PlannedPark& park = plan.parks[i];
+    const PlannedPark& park = plan.parks[i];
     *failed_park = i;
-    std::vector<ExtentInfo> infos;
-    if (park.tier == kFromQueue) {
-      infos = park.queued->extents;
-    } else {
-      absl::StatusOr<std::vector<ExtentInfo>> read = tiers_[park.tier]->ReadExtents(park.key);
-      if (!read.ok()) return read.status();
-      infos = *std::move(read);
-    }
-    for (std::uint32_t ordinal = 0; ordinal < infos.size(); ++ordinal) {
-      const ExtentInfo& info = infos[ordinal];
-      if (info.stage >= park.stages->stages.size() ||
-          SlicesOf(op->layout, park.stages->stages[info.stage], info).empty()) {
-        return absl::DataLossError("an extent does not fit the layout");
-      }
-      bool wanted = false;
-      const std::uint32_t end = info.first + info.rows;
-      if (info.group == RowGroup::kFull) {
-        wanted = info.first < park.tokens.end && end > park.tokens.begin;
-        if (wanted) full.Add(park.stages, info);
-      } else if (info.group == RowGroup::kWindow) {
-        wanted = info.first < plan.boundary && end > plan.window_begin;
-        if (wanted) window.Add(park.stages, info);
+    const absl::StatusOr<std::vector<ExtentInfo>> infos = ExtentsOf(*op, park);
+    if (!infos.ok()) return infos.status();
+    for (std::uint32_t ordinal = 0; ordinal < infos->size(); ++ordinal) {
+      const ExtentInfo& info = (*infos)[ordinal];
+      if (info.group == RowGroup::kState) {
+        if (info.first != plan.boundary || plan.boundary > park.valid_end) continue;
+        state.Add(park.stages, info);
+        plan.extents.push_back(PlannedExtent{i, ordinal, info, info.rows});
       } else {
-        wanted = info.first == plan.boundary;
-        if (wanted) state.Add(park.stages, info);
+        const bool full_rows = info.group == RowGroup::kFull;
+        const std::uint32_t begin = full_rows ? park.tokens.begin : plan.window_begin;
+        const std::uint32_t end = full_rows ? park.tokens.end : park.valid_end;
+        if (info.first >= end || info.first + info.rows <= begin) continue;
+        const std::uint32_t rows = std::min(info.rows, end - info.first);
+        (full_rows ? full : window).Add(park.stages, FirstRows(info, rows));
+        // The engine itself leaves out what is beyond the boundary; beyond the position where a
+        // fork leaves, the rows are another continuation's and must not be seen.
+        const bool cut = park.valid_end < plan.boundary;
+        plan.extents.push_back(PlannedExtent{i, ordinal, info, cut ? rows : info.rows});
       }
-      if (!wanted) continue;
-      plan.extents.push_back(PlannedExtent{i, ordinal, info});
       plan.bytes += info.raw_bytes;
     }
   }
@@ -284,8 +336,7 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
        !window.Covers({plan.window_begin, plan.boundary})) ||
       (op->layout.has_group(RowGroup::kState) &&
        !state.Covers({plan.boundary, plan.boundary + 1}))) {
-    *failed_park = static_cast<std::uint32_t>(plan.parks.size());
-    return absl::FailedPreconditionError("a layer lacks rows");
+    return absl::DataLossError("a layer lacks rows");
   }
   // Full rows first and in order, so that a failure keeps the longest prefix.
   std::stable_sort(plan.extents.begin(), plan.extents.end(),
@@ -296,35 +347,41 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
   return absl::OkStatus();
 }
 
+void CacheImpl::StartReading(const std::shared_ptr<RestoreOp>& op) {
+  op->lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);
+  op->done.assign(op->plan.extents.size(), false);
+  PreparePromotions(op.get());
+  {
+    absl::MutexLock lock(&op->mu);
+    // Abandoned before this line: nobody will read `ready`; the reader loop unpins.
+    op->read_limit = op->cancelled ? 0 : static_cast<std::uint32_t>(op->plan.extents.size());
+    op->progress = absl::Now();
+    op->state = Restore::State::kReading;
+  }
+  SubmitReads(op);
+}
+
+// A planned park turned out to be damaged or gone. True: a new plan may do without it.
+bool CacheImpl::GiveUpPark(RestoreOp* op, std::uint32_t index, const absl::Status& status) {
+  op->match.shortfall = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
+  op->match.detail = std::string(Text(status));
+  op->match.lost_match = std::max(op->match.lost_match, op->match.matched);
+  const int tier = op->plan.parks[index].tier;
+  const ParkKey key = op->plan.parks[index].key;
+  Unpin(op);
+  return tier != kFromQueue && GiveUpCopy(static_cast<std::size_t>(tier), key, status);
+}
+
 void CacheImpl::MakePlan(const std::shared_ptr<RestoreOp>& op) {
   for (int attempt = 0; attempt < kPlanAttempts && !op->cancelled; ++attempt) {
-    op->match.conversation = kNoHandle;
-    if (!FindBestMatch(op.get()) || !ChooseSources(op.get())) break;
+    if (!FindBestMatch(op.get())) break;
+    const Choice choice = ChooseSources(op.get());
+    if (choice == Choice::kChanged) continue;
+    if (choice == Choice::kNotWorth) break;
     std::uint32_t failed = 0;
     const absl::Status status = CollectExtents(op.get(), &failed);
-    if (status.ok()) {
-      op->lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);
-      op->done.assign(op->plan.extents.size(), false);
-      PreparePromotions(op.get());
-      {
-        absl::MutexLock lock(&op->mu);
-        op->read_limit = static_cast<std::uint32_t>(op->plan.extents.size());
-        op->progress = absl::Now();
-        op->state = Restore::State::kReading;
-      }
-      SubmitReads(op);
-      return;
-    }
-    op->match.shortfall = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
-    op->match.detail = std::string(Text(status));
-    if (failed < op->plan.parks.size() && op->plan.parks[failed].tier != kFromQueue) {
-      const PlannedPark park = op->plan.parks[failed];
-      Unpin(op.get());
-      DropPark(static_cast<std::size_t>(park.tier), park.key, EvictReason::kCorrupt);
-      continue;
-    }
-    Unpin(op.get());
-    break;
+    if (status.ok()) return StartReading(op);
+    if (!GiveUpPark(op.get(), failed, status)) break;
   }
   Unpin(op.get());
   op->lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);

@@ -28,6 +28,7 @@ void CacheImpl::CountSkippedPark(SkipReason reason, std::uint32_t tokens) {
 }
 
 bool CacheImpl::QueueHasRoom() const {
+  absl::MutexLock lock(&mu_);
   const double limit = std::max(64e6, kDrainSeconds * spill_bytes_per_second_);
   return durable_tier_ < 0 || static_cast<double>(pending_bytes_) < limit;
 }
@@ -45,7 +46,7 @@ std::uint32_t CacheImpl::ExtensionInMemory(Handle handle, std::uint32_t position
     SharedTokens known = park->pending != nullptr
                              ? SharedTokens(park->pending->record, &park->pending->record->tokens)
                              : tokens_.Find(step.key);
-    if (known == nullptr) break;
+    if (known == nullptr || known->size() < step.tokens.size()) break;
     const std::uint32_t end = std::min(step.tokens.end, static_cast<std::uint32_t>(tokens.size()));
     while (matched < end && (*known)[matched - step.tokens.begin] == tokens[matched]) ++matched;
     if (matched < end) break;
@@ -63,7 +64,10 @@ CacheImpl::ParkSpot CacheImpl::LocateForPark(absl::Span<const Token> tokens,
   spot.matched = position;
   for (Handle handle : catalogue_.Continuations(pages.conversation, position, 16)) {
     const std::uint32_t matched = ExtensionInMemory(handle, position, tokens);
-    if (matched > spot.matched) spot = ParkSpot{handle, matched};
+    if (matched > spot.matched) {
+      spot.conversation = handle;
+      spot.matched = matched;
+    }
   }
   // The conversation that owns the last matched token.
   const Conversation* owner = catalogue_.Get(spot.conversation);
@@ -71,6 +75,7 @@ CacheImpl::ParkSpot CacheImpl::LocateForPark(absl::Span<const Token> tokens,
     spot.conversation = owner->parent;
     owner = catalogue_.Get(spot.conversation);
   }
+  spot.id = owner->id;
   return spot;
 }
 
@@ -82,20 +87,21 @@ std::vector<CacheImpl::CapturePiece> CacheImpl::PlanCapture(EngineSequence& sequ
   const StateLayout& layout = sequence.layout();
   const StageMap& stages = sequence.stages();
   const std::uint32_t end = static_cast<std::uint32_t>(request.tokens.size());
-  std::vector<CapturePiece> pieces;
+  // A piece is captured whole or not at all, and a pool charges at most twice the bytes of a large
+  // extent: half the pool always fits once it is empty.
+  const std::uint64_t piece_bytes = std::min(kParkBytes, capture_pool_->limit_bytes() / 2);
   std::uint64_t token_bytes = 0;
   for (const Stage& stage : stages.stages) {
     token_bytes += GroupRowBytes(layout, stage, RowGroup::kFull);
   }
-  CapturePiece last;
-  last.tokens = TokenRange{matched, matched};
   // Whole extents a piece: the number of rows that fit, rounded down to full extents of 256.
   std::uint32_t piece_rows = end - matched;
   if (token_bytes > 0) {
     piece_rows = static_cast<std::uint32_t>(
-        std::max<std::uint64_t>(1, std::min<std::uint64_t>(kParkBytes / token_bytes, 1u << 20)));
+        std::max<std::uint64_t>(1, std::min<std::uint64_t>(piece_bytes / token_bytes, 1u << 20)));
     if (piece_rows > kExtentRows) piece_rows -= piece_rows % kExtentRows;
   }
+  std::vector<CapturePiece> pieces;
   for (std::uint32_t at = matched; at < end; at += piece_rows) {
     CapturePiece piece;
     piece.tokens = TokenRange{at, std::min(end, at + piece_rows)};
@@ -103,70 +109,91 @@ std::vector<CacheImpl::CapturePiece> CacheImpl::PlanCapture(EngineSequence& sequ
     piece.bytes = PayloadBytes(piece.extents);
     pieces.push_back(std::move(piece));
   }
-  std::vector<ExtentInfo> extra;
-  std::vector<TokenRange> window_rows;
-  std::vector<std::uint32_t> checkpoints;
-  if (request.boundary && layout.has_group(RowGroup::kWindow)) {
-    const std::uint32_t need = WindowNeedBegin(end, layout.window_tokens);
-    const std::uint32_t live = sequence.WindowBegin();
-    std::uint32_t keep = end;
-    for (std::uint32_t i = 0; i < kWindowsKept; ++i) {
-      keep = WindowNeedBegin(keep, layout.window_tokens);
-    }
-    if (live <= need) {
-      window_rows = Uncovered(coverage.window_rows, TokenRange{std::max(live, keep), end});
-    }
-    for (const TokenRange& range : window_rows) {
-      const auto cut = CutIntoExtents(layout, stages, RowGroup::kWindow, range);
-      extra.insert(extra.end(), cut.begin(), cut.end());
-    }
+  if (request.boundary) {
+    PlanWindowRows(sequence, end, coverage, piece_bytes, &pieces);
+    PlanCheckpoint(sequence, end, coverage, piece_bytes, &pieces);
   }
-  if (request.boundary && layout.has_group(RowGroup::kState) &&
-      (coverage.checkpoints.empty() || coverage.checkpoints.back() != end)) {
-    checkpoints.push_back(end);
-    const auto cut = CutIntoExtents(layout, stages, RowGroup::kState, TokenRange{end, end + 1});
-    extra.insert(extra.end(), cut.begin(), cut.end());
-  }
-  if (extra.empty()) return pieces;
-  const std::uint64_t extra_bytes = PayloadBytes(extra);
-  if (pieces.empty() || pieces.back().bytes + extra_bytes > kParkBytes) {
-    CapturePiece piece;
-    piece.tokens = TokenRange{end, end};
-    pieces.push_back(std::move(piece));
-  }
-  CapturePiece& tail = pieces.back();
-  tail.extents.insert(tail.extents.end(), extra.begin(), extra.end());
-  tail.window_rows = std::move(window_rows);
-  tail.checkpoints = std::move(checkpoints);
-  tail.bytes += extra_bytes;
   return pieces;
 }
 
-bool CacheImpl::CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
-                                std::vector<ExtentBytes>* payload) {
+// Adds the window rows that a restore to `end` needs and no park has: to the last piece, and in
+// pieces without tokens what does not fit into it.
+void CacheImpl::PlanWindowRows(EngineSequence& sequence, std::uint32_t end,
+                               const Coverage& coverage, std::uint64_t piece_bytes,
+                               std::vector<CapturePiece>* pieces) {
+  const StateLayout& layout = sequence.layout();
+  const StageMap& stages = sequence.stages();
+  std::uint64_t row_bytes = 0;
+  for (const Stage& stage : stages.stages) {
+    row_bytes += GroupRowBytes(layout, stage, RowGroup::kWindow);
+  }
+  const std::uint32_t live = sequence.WindowBegin();
+  if (row_bytes == 0 || live > WindowNeedBegin(end, layout.window_tokens)) return;
+  std::uint32_t keep = end;
+  for (std::uint32_t i = 0; i < kWindowsKept; ++i) {
+    keep = WindowNeedBegin(keep, layout.window_tokens);
+  }
+  for (const TokenRange& range :
+       Uncovered(coverage.window_rows, TokenRange{std::max(live, keep), end})) {
+    TokenRange part{range.begin, range.begin};
+    for (; part.begin < range.end; part.begin = part.end) {
+      // All stages of a row go into one park: its list of window rows speaks for every layer.
+      const std::uint64_t used = pieces->empty() ? piece_bytes : pieces->back().bytes;
+      std::uint64_t rows = (piece_bytes - std::min(piece_bytes, used)) / row_bytes;
+      if (rows == 0) {
+        pieces->push_back(CapturePiece{TokenRange{end, end}, {}, {}, {}, 0});
+        rows = std::max<std::uint64_t>(1, piece_bytes / row_bytes);
+      }
+      part.end = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(range.end, std::uint64_t{part.begin} + rows));
+      CapturePiece& piece = pieces->back();
+      const auto cut = CutIntoExtents(layout, stages, RowGroup::kWindow, part);
+      piece.extents.insert(piece.extents.end(), cut.begin(), cut.end());
+      piece.bytes += PayloadBytes(cut);
+      AddRange(&piece.window_rows, part);
+    }
+  }
+}
+
+// Adds the recurrent state at `end`. One that is larger than a park is spread over several, of
+// which the last alone is marked: nobody looks for a state of which only a part was captured.
+void CacheImpl::PlanCheckpoint(EngineSequence& sequence, std::uint32_t end,
+                               const Coverage& coverage, std::uint64_t piece_bytes,
+                               std::vector<CapturePiece>* pieces) {
+  if (!coverage.checkpoints.empty() && coverage.checkpoints.back() == end) return;
+  const auto state = CutIntoExtents(sequence.layout(), sequence.stages(), RowGroup::kState,
+                                    TokenRange{end, end + 1});
+  for (const ExtentInfo& extent : state) {
+    if (pieces->empty() || pieces->back().bytes + extent.raw_bytes > piece_bytes) {
+      pieces->push_back(CapturePiece{TokenRange{end, end}, {}, {}, {}, 0});
+    }
+    pieces->back().extents.push_back(extent);
+    pieces->back().bytes += extent.raw_bytes;
+  }
+  if (!state.empty()) pieces->back().checkpoints.push_back(end);
+}
+
+absl::Status CacheImpl::CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
+                                        std::vector<ExtentBytes>* payload) {
   payload->reserve(piece.extents.size());
   for (const ExtentInfo& extent : piece.extents) {
     std::shared_ptr<ExtentBuffer> buffer = capture_pool_->TryAllocate(extent.raw_bytes);
-    if (buffer == nullptr) return false;
+    if (buffer == nullptr) return absl::ResourceExhaustedError("capture buffers are full");
     const absl::Status status = sequence.Export(extent, buffer->data());
-    if (!status.ok()) {
-      sink_->Log(LogLevel::kWarning, "capture failed: " + std::string(Text(status)));
-      return false;
-    }
+    if (!status.ok()) return absl::Status(absl::StatusCode::kInternal, status.message());
     payload->push_back(std::move(buffer));
   }
-  return true;
+  return absl::OkStatus();
 }
 
 ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request) {
-  const absl::Time begin = absl::Now();
   const std::uint32_t end = static_cast<std::uint32_t>(request.tokens.size());
   ParkOutcome outcome;
   if (end < options_.min_tokens) {
     sink_->OnSkippedPark(SkipReason::kTooShort, end);
     return outcome;
   }
-  if (tiers_.empty()) return outcome;
+  if (ram_tier_ < 0 && durable_tier_ < 0) return outcome;
   const std::vector<std::uint64_t> hashes = PageHashes(request.identity, request.tokens);
   ParkSpot spot;
   Coverage coverage;
@@ -186,39 +213,41 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
         (layout.has_group(RowGroup::kWindow) || layout.has_group(RowGroup::kState)) &&
         UsableBoundary(layout, coverage, end) != end;
     if (!rows_new && !extra_new) return outcome;
-    if (!QueueHasRoom()) {
-      outcome.complete = false;
-      return outcome;
-    }
   }
+  outcome.complete = QueueHasRoom();
+  if (!outcome.complete) return outcome;
   const absl::Status held = sequence.BeginCapture(end);
   if (!held.ok()) {
     sink_->OnSkippedPark(SkipReason::kUnsupported, end - spot.matched);
     sink_->Log(LogLevel::kInfo, "not parked: " + std::string(Text(held)));
     return outcome;
   }
-  Handle target = spot.conversation;
   for (const CapturePiece& piece : PlanCapture(sequence, request, spot.matched, coverage)) {
-    const absl::Time piece_begin = absl::Now();
+    const absl::Time begin = absl::Now();
+    outcome.complete = QueueHasRoom();
+    if (!outcome.complete) break;
     std::vector<ExtentBytes> payload;
-    if (!CapturePieceNow(sequence, piece, &payload)) {
-      outcome.complete = false;
+    const absl::Status captured = CapturePieceNow(sequence, piece, &payload);
+    if (!captured.ok() && !absl::IsResourceExhausted(captured)) {
+      // The engine can't give these rows; asking again would not help.
+      sink_->OnSkippedPark(SkipReason::kUnsupported, end - piece.tokens.begin);
+      sink_->Log(LogLevel::kWarning, "capture failed: " + std::string(Text(captured)));
       break;
     }
-    Enqueue(request, hashes, sequence.stages(), piece, std::move(payload), &target,
-            absl::ToDoubleSeconds(absl::Now() - piece_begin));
+    outcome.complete = captured.ok() && Enqueue(request, hashes, sequence.stages(), piece,
+                                                std::move(payload), &spot, begin);
+    if (!outcome.complete) break;
     outcome.captured_tokens = piece.tokens.end;
   }
   sequence.EndCapture();
-  (void)begin;
   return outcome;
 }
 
-// Makes the captured piece a park of `*target`: appended at its tip, to a fork where it leaves
-// earlier, or to a new conversation. From the return on it can be looked up.
-void CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
+// Makes the captured piece a park of the spot's conversation: appended at its tip, to a fork where
+// it leaves earlier, or to a new conversation. From the return on it can be looked up.
+bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
                         const StageMap& stages, const CapturePiece& piece,
-                        std::vector<ExtentBytes> payload, Handle* target, double seconds) {
+                        std::vector<ExtentBytes> payload, ParkSpot* spot, absl::Time begin) {
   auto record = std::make_shared<ParkRecord>();
   ParkSummary& summary = record->summary;
   summary.identity = request.identity;
@@ -241,35 +270,49 @@ void CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
   ParkEvent event;
   {
     absl::MutexLock lock(&mu_);
-    Conversation* conversation = *target == kNoHandle ? nullptr : catalogue_.Get(*target);
-    const bool append = conversation != nullptr && !conversation->forgotten &&
-                        (piece.tokens.begin == conversation->tip() || piece.tokens.empty());
-    if (!append) {
-      *target = catalogue_.Create(RandomDigest(), request.identity, *target, piece.tokens.begin,
-                                  summary.created_unix_ms);
-      conversation = catalogue_.Get(*target);
-    }
+    if (!ChooseTarget(request.identity, piece.tokens, summary.created_unix_ms, spot)) return false;
+    Conversation* conversation = catalogue_.Get(spot->conversation);
     summary.key = ParkKey{conversation->id, conversation->next_park};
     if (conversation->parent != kNoHandle) {
       summary.parent = catalogue_.Get(conversation->parent)->id;
       summary.parent_tokens = conversation->parent_tokens;
     }
-    ParkState* park = catalogue_.AddPark(*target, summary, 0);
-    pending->conversation = *target;
+    ParkState* park = catalogue_.AddPark(spot->conversation, summary, 0);
+    pending->conversation = spot->conversation;
     pending->record = record;
     park->pending = pending;
-    Touch(*target, false);
+    Touch(spot->conversation, false);
     pending_bytes_ += piece.bytes;
     ++pending_parks_;
-    if (ram_tier_ >= 0) {
-      seal_queue_.push_back(pending);
-    } else {
-      spill_queue_.push_back(pending);
-    }
+    (ram_tier_ >= 0 ? seal_queue_ : spill_queue_).push_back(pending);
+    const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
     event = ParkEvent{summary.key, summary.token_count, summary.payload_bytes, seconds};
+    // Under the lock, so that a Forget that follows finds them.
+    tokens_.Insert(event.key, SharedTokens(record, &record->tokens));
   }
-  tokens_.Insert(event.key, SharedTokens(record, &record->tokens));
   sink_->OnPark(event);
+  return true;
+}
+
+// Makes *spot the conversation that the piece is added to. False: since it was located, what the
+// piece stands on was forgotten or evicted.
+bool CacheImpl::ChooseTarget(const Digest128& identity, TokenRange piece, std::int64_t now_unix_ms,
+                             ParkSpot* spot) {
+  Conversation* conversation = nullptr;
+  if (spot->conversation != kNoHandle) {
+    conversation = catalogue_.Get(spot->conversation);
+    if (conversation == nullptr || !(conversation->id == spot->id) ||
+        conversation->tip() < piece.begin) {
+      return false;
+    }
+    // Window rows and state belong to their position, wherever the conversation ends.
+    const bool append = piece.begin == conversation->tip() || piece.empty();
+    if (append && !conversation->forgotten) return true;
+  }
+  spot->id = RandomDigest();
+  spot->conversation =
+      catalogue_.Create(spot->id, identity, spot->conversation, piece.begin, now_unix_ms);
+  return true;
 }
 
 }  // namespace parkade

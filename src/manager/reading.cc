@@ -4,10 +4,12 @@
 // deadlock: the import takes extents in any order, so every buffer that is filled comes back.
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "src/format/checksum.h"
 #include "src/manager/cache_impl.h"
+#include "src/manager/row_cut.h"
 
 namespace parkade {
 
@@ -76,10 +78,40 @@ void CacheImpl::ReadOne(const std::shared_ptr<RestoreOp>& op) {
     return;
   }
   CollectPromotion(op.get(), index, *bytes);
+  ExtentBytes imported = CutForFork(op.get(), op->plan.extents[index], *std::move(bytes));
   absl::MutexLock lock(&op->mu);
-  if (op->cancelled) return;
+  // What nobody is going to import must not keep a buffer of the pool.
+  if (op->cancelled || op->state != Restore::State::kReading) return;
   op->progress = absl::Now();
-  op->ready.emplace_back(index, *std::move(bytes));
+  op->ready.emplace_back(index, std::move(imported));
+}
+
+// A tier relies on a buffer, so there always is one: past the pool's limit when an extent alone is
+// larger than the pool, or when the cache is closing.
+std::shared_ptr<ExtentBuffer> CacheImpl::ReadBuffer(std::size_t bytes, bool promoted) {
+  std::shared_ptr<ExtentBuffer> buffer;
+  if (!promoted) buffer = read_pool_->Allocate(bytes);
+  if (buffer == nullptr) buffer = read_pool_->AllocateUncharged(bytes);
+  if (buffer == nullptr) std::abort();  // no address space: as operator new would end it
+  return buffer;
+}
+
+// Leaves out the rows that a fork does not share with its parent. The copy is not charged: there is
+// one such extent at most a stage and fork, and waiting for the pool while holding a buffer of it
+// could wait for ever.
+ExtentBytes CacheImpl::CutForFork(RestoreOp* op, const PlannedExtent& extent, ExtentBytes bytes) {
+  if (extent.rows == extent.info.rows) return bytes;
+  std::shared_ptr<const StageMap> stages;
+  {
+    absl::MutexLock lock(&mu_);
+    if (extent.park >= op->plan.parks.size()) return bytes;  // abandoned
+    stages = op->plan.parks[extent.park].stages;
+  }
+  const ExtentInfo cut = FirstRows(extent.info, extent.rows);
+  std::shared_ptr<ExtentBuffer> copy = ReadBuffer(cut.raw_bytes, true);
+  CopyFirstRows(op->layout, stages->stages[extent.info.stage], extent.info, extent.rows,
+                bytes->data(), copy->data());
+  return copy;
 }
 
 absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t index) {
@@ -107,9 +139,7 @@ absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t 
       absl::MutexLock lock(&op->mu);
       promote = extent.park < op->promotions.size() && op->promotions[extent.park] != nullptr;
     }
-    auto allocate = [&](std::size_t size) {
-      return promote ? read_pool_->AllocateUncharged(size) : read_pool_->Allocate(size);
-    };
+    auto allocate = [&](std::size_t size) { return ReadBuffer(size, promote); };
     absl::StatusOr<ExtentBytes> read =
         tiers_[park.tier]->ReadExtent(park.key, extent.ordinal, allocate);
     if (!read.ok()) return read.status();
@@ -133,17 +163,22 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
       key = op->plan.parks[park].key;
     }
   }
-  if (tier != kFromQueue) {
-    sink_->OnTierError(tiers_[tier]->kind(), Text(status));
-    if (absl::IsDataLoss(status)) sink_->OnCorrupt(tiers_[tier]->kind());
-    // Never asked again: the park goes, and with it what stands on it.
-    if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
-      DropPark(static_cast<std::size_t>(tier), key, EvictReason::kCorrupt);
-    }
-  }
+  if (tier != kFromQueue) GiveUpCopy(static_cast<std::size_t>(tier), key, status);
   absl::MutexLock lock(&op->mu);
   op->read_limit = std::min(op->read_limit, index);
   op->read_failure = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
+}
+
+bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status) {
+  const TierKind kind = tiers_[tier]->kind();
+  const bool gone = absl::IsDataLoss(status) || absl::IsNotFound(status);
+  // The park goes, and with it what stands on it.
+  const bool held = gone && DropPark(tier, key, EvictReason::kCorrupt);
+  // Not found because it was evicted between question and answer: nothing is wrong.
+  if (absl::IsNotFound(status) && !held) return true;
+  sink_->OnTierError(kind, Text(status));
+  if (absl::IsDataLoss(status)) sink_->OnCorrupt(kind);
+  return gone;
 }
 
 // Decides which parks of the plan go up to the RAM tier: those that are read whole, if all of them
@@ -206,7 +241,7 @@ absl::StatusOr<ParkRecord> CacheImpl::RecordOf(const ParkKey& key,
     record.summary = *std::move(summary);
     tiers = catalogue_.Get(catalogue_.FindId(key.conversation))->FindPark(key.park)->tiers;
   }
-  const SharedTokens tokens = TokensOf(key, tiers);
+  const SharedTokens tokens = TokensOf(key, record.summary.token_count, tiers);
   if (tokens == nullptr || tokens->size() != record.summary.token_count) {
     return absl::NotFoundError("tokens of the park are gone");
   }
@@ -220,22 +255,40 @@ bool CacheImpl::StoreCopy(std::size_t tier, const ParkRecord& record,
                           const std::vector<ExtentBytes>& payload) {
   const ParkKey key = record.summary.key;
   const absl::Time begin = absl::Now();
-  const absl::Status stored = tiers_[tier]->Store(record, payload);
-  if (!stored.ok() && !absl::IsAlreadyExists(stored)) return false;
+  absl::Status stored = PutIdentityInto(tier, record.summary.identity);
+  if (stored.ok()) stored = tiers_[tier]->Store(record, payload);
+  // AlreadyExists: somebody else stores it too, and notes it; or it is being removed just now.
+  if (!stored.ok()) return absl::IsAlreadyExists(stored) && Holds(tier, key);
   sink_->OnSpill(tiers_[tier]->kind(), record.summary.payload_bytes,
                  absl::ToDoubleSeconds(absl::Now() - begin));
-  bool gone = false;
+  return NoteStored(tier, key);
+}
+
+bool CacheImpl::Holds(std::size_t tier, const ParkKey& key) const {
+  absl::MutexLock lock(&mu_);
+  const Handle handle = catalogue_.FindId(key.conversation);
+  if (handle == kNoHandle) return false;
+  const ParkState* park = catalogue_.Get(handle)->FindPark(key.park);
+  return park != nullptr && (park->tiers & Bit(tier)) != 0;
+}
+
+// A tier has stored the park: notes it, or undoes it when the park was forgotten or cut meanwhile.
+bool CacheImpl::NoteStored(std::size_t tier, const ParkKey& key) {
+  bool conversation_gone = false;
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(key.conversation);
-    Conversation* conversation = handle == kNoHandle ? nullptr : catalogue_.Get(handle);
-    ParkState* park = conversation == nullptr ? nullptr : conversation->FindPark(key.park);
-    // Forgotten or cut while we stored: undo.
-    gone = park == nullptr || conversation->forgotten;
-    if (!gone) park->tiers |= Bit(tier);
+    conversation_gone = handle == kNoHandle;
+    ParkState* park = conversation_gone ? nullptr : catalogue_.Get(handle)->FindPark(key.park);
+    if (park != nullptr) {
+      park->tiers |= Bit(tier);
+      return true;
+    }
   }
-  if (!gone) return true;
-  const absl::Status undone = tiers_[tier]->Remove(absl::MakeConstSpan(&key, 1));
+  const auto keys = absl::MakeConstSpan(&key, 1);
+  // No text of a forgotten conversation may stay behind.
+  const absl::Status undone =
+      conversation_gone ? tiers_[tier]->Forget(key.conversation, keys) : tiers_[tier]->Remove(keys);
   if (!undone.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(undone));
   return false;
 }

@@ -1,10 +1,12 @@
 // The serving thread's half of a restore: place, import what is ready, finish or fall back.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/manager/cache_impl.h"
 #include "src/manager/restore_handle.h"
+#include "src/manager/row_cut.h"
 
 namespace parkade {
 namespace {
@@ -94,70 +96,84 @@ Restore::State FinishShort(RestoreOp* op, EngineSequence& sequence, std::uint32_
 
 }  // namespace
 
+Restore::State CacheImpl::EndRestore(RestoreOp* op, Restore::State state, std::string_view why) {
+  op->restore_seconds = absl::ToDoubleSeconds(absl::Now() - op->started) - op->lookup_seconds;
+  if (!why.empty()) {
+    op->match.detail = std::string(why);
+    sink_->Log(LogLevel::kWarning, "restore fell short: " + op->match.detail);
+  }
+  absl::MutexLock lock(&op->mu);
+  op->state = state;
+  if (state == Restore::State::kFailed) op->read_limit = 0;
+  // Nobody takes them any more, and others wait for the buffers.
+  op->ready.clear();
+  return state;
+}
+
+// Imports what is ready, until the budget is used up. *more: something ready is left.
+absl::Status CacheImpl::ImportReady(RestoreOp* op, EngineSequence& sequence, absl::Time deadline,
+                                    bool* more) {
+  std::vector<std::pair<std::uint32_t, ExtentBytes>> ready;
+  {
+    absl::MutexLock lock(&op->mu);
+    ready.swap(op->ready);
+    // Readers that waited for buffers have had no chance to make progress until now.
+    if (!ready.empty()) op->progress = absl::Now();
+  }
+  *more = false;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    const PlannedExtent& extent = op->plan.extents[ready[i].first];
+    const PlannedPark& park = op->plan.parks[extent.park];
+    const absl::Status status =
+        sequence.Import(*park.stages, FirstRows(extent.info, extent.rows),
+                        absl::MakeConstSpan(ready[i].second->data(), ready[i].second->size()));
+    if (!status.ok()) return status;
+    op->done[ready[i].first] = true;
+    ready[i].second.reset();
+    if (absl::Now() < deadline || i + 1 == ready.size()) continue;
+    absl::MutexLock lock(&op->mu);
+    op->ready.insert(op->ready.begin(),
+                     std::make_move_iterator(ready.begin() + static_cast<std::ptrdiff_t>(i) + 1),
+                     std::make_move_iterator(ready.end()));
+    *more = true;
+    break;
+  }
+  while (op->imported < op->done.size() && op->done[op->imported]) ++op->imported;
+  return absl::OkStatus();
+}
+
 Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
                                       std::int64_t budget_us) {
-  std::uint32_t limit = 0;
   {
     absl::MutexLock lock(&op->mu);
     if (op->state != Restore::State::kReading) return op->state;
   }
-  const absl::Time begin = absl::Now();
-  auto finish = [&](Restore::State state, std::string_view why) {
-    op->restore_seconds = absl::ToDoubleSeconds(absl::Now() - op->started) - op->lookup_seconds;
-    if (!why.empty()) {
-      op->match.detail = std::string(why);
-      sink_->Log(LogLevel::kWarning, "restore fell short: " + op->match.detail);
-    }
-    op->cancelled = state == Restore::State::kFailed;
-    op->SetState(state);
-    return state;
+  const absl::Time deadline = absl::Now() + absl::Microseconds(budget_us);
+  auto fail = [&](const absl::Status& status) {
+    sequence.Clear();
+    op->match.shortfall = MissReason::kIncomplete;
+    return EndRestore(op, Restore::State::kFailed, Text(status));
   };
   if (!op->placed) {
     const absl::Status status = sequence.BeginImport(op->plan.boundary, op->plan.window_begin);
-    if (!status.ok()) {
-      op->match.shortfall = MissReason::kIncomplete;
-      return finish(Restore::State::kFailed, Text(status));
-    }
+    if (!status.ok()) return fail(status);
     op->placed = true;
   }
+  std::uint32_t limit = 0;
   while (true) {
-    std::vector<std::pair<std::uint32_t, ExtentBytes>> ready;
-    {
-      absl::MutexLock lock(&op->mu);
-      ready.swap(op->ready);
-      limit = op->read_limit;
-    }
-    for (std::size_t i = 0; i < ready.size(); ++i) {
-      const PlannedExtent& extent = op->plan.extents[ready[i].first];
-      const PlannedPark& park = op->plan.parks[extent.park];
-      const absl::Status status =
-          sequence.Import(*park.stages, extent.info,
-                          absl::MakeConstSpan(ready[i].second->data(), ready[i].second->size()));
-      if (!status.ok()) {
-        sequence.Clear();
-        op->match.shortfall = MissReason::kIncomplete;
-        return finish(Restore::State::kFailed, Text(status));
-      }
-      op->done[ready[i].first] = true;
-      ready[i].second.reset();
-      if (absl::ToInt64Microseconds(absl::Now() - begin) >= budget_us && i + 1 < ready.size()) {
-        absl::MutexLock lock(&op->mu);
-        op->ready.insert(op->ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                         ready.end());
-        return op->state;
-      }
-    }
-    while (op->imported < op->done.size() && op->done[op->imported]) ++op->imported;
-    if (!HasUndone(*op, limit)) break;
+    bool more = false;
+    const absl::Status status = ImportReady(op, sequence, deadline, &more);
+    if (!status.ok()) return fail(status);
     absl::MutexLock lock(&op->mu);
-    if (op->ready.empty() && limit == op->read_limit) {
-      const absl::Duration idle = absl::Now() - op->progress;
-      if (idle < absl::Milliseconds(options_.restore_deadline_ms)) return op->state;
-      op->read_limit = limit = op->imported;
-      op->read_failure = MissReason::kIncomplete;
-      break;
-    }
-    if (absl::ToInt64Microseconds(absl::Now() - begin) >= budget_us) return op->state;
+    limit = op->read_limit;
+    if (!HasUndone(*op, limit)) break;
+    if (more || (!op->ready.empty() && absl::Now() >= deadline)) return op->state;
+    if (!op->ready.empty()) continue;
+    const absl::Duration idle = absl::Now() - op->progress;
+    if (idle < absl::Milliseconds(options_.restore_deadline_ms)) return op->state;
+    op->read_limit = limit = op->imported;
+    op->read_failure = MissReason::kIncomplete;
+    break;
   }
   if (limit < op->plan.extents.size()) {
     {
@@ -166,15 +182,12 @@ Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
     }
     sink_->OnStageLimited(op->plan.extents[limit].info.stage);
     const Restore::State state = FinishShort(op, sequence, limit);
-    return finish(state, "an extent did not come");
+    return EndRestore(op, state, "an extent did not come");
   }
   const absl::Status status = sequence.FinishImport(op->plan.boundary);
-  if (!status.ok()) {
-    op->match.shortfall = MissReason::kIncomplete;
-    return finish(Restore::State::kFailed, Text(status));
-  }
+  if (!status.ok()) return fail(status);
   op->restored = op->plan.boundary;
-  return finish(Restore::State::kRestored, "");
+  return EndRestore(op, Restore::State::kRestored, "");
 }
 
 }  // namespace parkade

@@ -35,6 +35,8 @@ struct PlannedPark {
   int tier = kFromQueue;
   Source source = Source::kRam;
   TokenRange tokens;  // part of [0, usable) that this park gives
+  // Rows from here on belong to another continuation: a fork leaves its parent here.
+  std::uint32_t valid_end = 0;
   std::shared_ptr<const StageMap> stages;
   std::shared_ptr<const ParkRecord> queued;  // kFromQueue: the record ...
   std::vector<ExtentBytes> queued_payload;   // ... and its bytes
@@ -44,7 +46,8 @@ struct PlannedPark {
 struct PlannedExtent {
   std::uint32_t park = 0;     // index in RestorePlan::parks
   std::uint32_t ordinal = 0;  // number within the park
-  ExtentInfo info;
+  ExtentInfo info;            // as stored
+  std::uint32_t rows = 0;     // how many of its rows are imported
 };
 
 struct RestorePlan {
@@ -57,13 +60,18 @@ struct RestorePlan {
 
 // Why less than the whole prompt is reused; filled while looking up.
 struct MatchReport {
+  bool looked_up = true;  // false: the engine did not wait for the plan
   Handle conversation = kNoHandle;
-  ConversationId id;
+  std::vector<ParkKey> path;  // whose tokens were compared; the handle alone may be used again
+  ConversationId id;          // as people see it: never a forgotten conversation
   std::uint32_t pages = 0;
   std::uint32_t matched = 0;
   std::uint32_t usable = 0;
-  bool at_tip = false;                             // the best candidate ends where the match ends
-  MissReason shortfall = MissReason::kCheckpoint;  // why usable < matched
+  // Matched before a part of it turned out to be damaged or gone; 0: it did not.
+  std::uint32_t lost_match = 0;
+  bool at_tip = false;  // the best candidate ends where the match ends
+  // Why less than `matched` is reused, unless the match was not worth a restore.
+  MissReason shortfall = MissReason::kCheckpoint;
   std::string detail;
 };
 

@@ -72,6 +72,24 @@ bool CacheImpl::CopyDown(std::size_t from, std::size_t to, const ParkKey& key) {
          StoreCopy(to, *record, payload);
 }
 
+// Pins what the park stands on meanwhile: making room for the park must not take that away.
+bool CacheImpl::StoreHeld(std::size_t tier, const std::shared_ptr<PendingPark>& pending) {
+  std::vector<PathPark> held;
+  {
+    absl::MutexLock lock(&mu_);
+    const ParkSummary& summary = pending->record->summary;
+    const Conversation* conversation = catalogue_.Get(pending->conversation);
+    if (conversation != nullptr && conversation->id == summary.key.conversation) {
+      held = catalogue_.Path(pending->conversation, summary.first_token);
+    }
+    for (const PathPark& step : held) catalogue_.Pin(step.conversation, step.key, 1);
+  }
+  const bool stored = StoreInto(tier, pending);
+  absl::MutexLock lock(&mu_);
+  for (const PathPark& step : held) catalogue_.Pin(step.conversation, step.key, -1);
+  return stored;
+}
+
 // False: the tier does not hold the park; why was counted.
 bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& pending) {
   std::shared_ptr<const ParkRecord> record;
@@ -80,21 +98,25 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     absl::MutexLock lock(&mu_);
     record = pending->record;
     payload = pending->payload;
-    const Conversation* conversation = catalogue_.Get(pending->conversation);
+    Conversation* conversation = catalogue_.Get(pending->conversation);
+    const ParkKey& key = record->summary.key;
     // Forgotten or cut off while it waited.
-    if (conversation == nullptr || !(conversation->id == record->summary.key.conversation) ||
-        conversation->forgotten) {
+    if (conversation == nullptr || !(conversation->id == key.conversation) ||
+        conversation->FindPark(key.park) == nullptr) {
       return false;
     }
   }
-  const bool parent_missing = tiers_[tier]->durable() && !CompleteBelow(tier, pending);
   const TierKind kind = tiers_[tier]->kind();
-  if (parent_missing) {
-    sink_->OnSkippedPark(SkipReason::kNoSpace, record->summary.token_count);
+  const bool durable = tiers_[tier]->durable();
+  const absl::Status known = PutIdentityInto(tier, record->summary.identity);
+  if (!known.ok()) {
+    sink_->OnTierError(kind, Text(known));
     return false;
   }
-  if (!MakeRoom(tier, record->summary.payload_bytes, EvictReason::kBudget)) {
-    if (tiers_[tier]->durable()) {
+  if ((durable && !CompleteBelow(tier, pending)) ||
+      !MakeRoom(tier, record->summary.payload_bytes, EvictReason::kBudget)) {
+    // Without a durable tier the park is lost now; with one that one is asked yet.
+    if (durable || durable_tier_ < 0) {
       sink_->OnSkippedPark(SkipReason::kNoSpace, record->summary.token_count);
     }
     return false;
@@ -107,29 +129,12 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     return false;
   }
   sink_->OnSpill(kind, record->summary.payload_bytes, seconds);
-  bool gone = false;
-  {
+  if (durable && record->summary.payload_bytes > (1u << 20) && seconds > 0) {
+    const double speed = static_cast<double>(record->summary.payload_bytes) / seconds;
     absl::MutexLock lock(&mu_);
-    Conversation* conversation = catalogue_.Get(pending->conversation);
-    ParkState* park = conversation != nullptr &&
-                              conversation->id == record->summary.key.conversation &&
-                              !conversation->forgotten
-                          ? conversation->FindPark(record->summary.key.park)
-                          : nullptr;
-    gone = park == nullptr;
-    if (!gone) park->tiers |= Bit(tier);
-    if (tiers_[tier]->durable() && record->summary.payload_bytes > (1u << 20) && seconds > 0) {
-      const double speed = static_cast<double>(record->summary.payload_bytes) / seconds;
-      spill_bytes_per_second_ += 0.2 * (speed - spill_bytes_per_second_);
-    }
+    spill_bytes_per_second_ += 0.2 * (speed - spill_bytes_per_second_);
   }
-  if (gone) {
-    const ParkKey key = record->summary.key;
-    const absl::Status undone = tiers_[tier]->Remove(absl::MakeConstSpan(&key, 1));
-    if (!undone.ok()) sink_->OnTierError(kind, Text(undone));
-    return false;
-  }
-  return true;
+  return NoteStored(tier, record->summary.key);
 }
 
 // The tiers have what they will have: the queue's own hold on the bytes ends.
@@ -162,12 +167,15 @@ void CacheImpl::SealLoop() {
         return stopping_ || !seal_queue_.empty();
       };
       mu_.Await(absl::Condition(&work));
-      if (seal_queue_.empty()) return;
+      if (seal_queue_.empty()) {
+        sealer_done_ = true;
+        return;
+      }
       pending = std::move(seal_queue_.front());
       seal_queue_.pop_front();
     }
     Seal(pending);
-    if (StoreInto(static_cast<std::size_t>(ram_tier_), pending)) {
+    if (StoreHeld(static_cast<std::size_t>(ram_tier_), pending)) {
       // The RAM tier accounts for the bytes from now on.
       std::vector<ExtentBytes> payload;
       {
@@ -192,7 +200,7 @@ void CacheImpl::SpillLoop() {
     {
       absl::MutexLock lock(&mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return stopping_ || !spill_queue_.empty();
+        return !spill_queue_.empty() || (stopping_ && (sealer_done_ || ram_tier_ < 0));
       };
       mu_.Await(absl::Condition(&work));
       if (spill_queue_.empty()) return;
@@ -200,26 +208,32 @@ void CacheImpl::SpillLoop() {
       spill_queue_.pop_front();
     }
     Seal(pending);
-    StoreInto(static_cast<std::size_t>(durable_tier_), pending);
+    StoreHeld(static_cast<std::size_t>(durable_tier_), pending);
     FinishPending(pending);
   }
 }
 
 void CacheImpl::Drain(std::int64_t deadline_ms) {
-  std::uint64_t dropped_tokens = 0;
+  std::vector<std::shared_ptr<PendingPark>> dropped;
   {
     absl::MutexLock lock(&mu_);
     auto empty = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return pending_parks_ == 0; };
     if (!mu_.AwaitWithTimeout(absl::Condition(&empty), absl::Milliseconds(deadline_ms))) {
-      for (const auto& queue : {seal_queue_, spill_queue_}) {
-        for (const auto& pending : queue) dropped_tokens += pending->record->tokens.size();
-      }
+      dropped.assign(spill_queue_.begin(), spill_queue_.end());
+      dropped.insert(dropped.end(), seal_queue_.begin(), seal_queue_.end());
+      spill_queue_.clear();
+      seal_queue_.clear();
     }
   }
-  if (dropped_tokens > 0) {
-    sink_->OnSkippedPark(SkipReason::kQueueFull, static_cast<std::uint32_t>(dropped_tokens));
+  std::uint64_t tokens = 0;
+  for (const auto& pending : dropped) {
+    tokens += pending->record->tokens.size();
+    FinishPending(pending);
+  }
+  if (!dropped.empty()) {
+    sink_->OnSkippedPark(SkipReason::kQueueFull, static_cast<std::uint32_t>(tokens));
     sink_->Log(LogLevel::kWarning,
-               "drain: " + std::to_string(dropped_tokens) + " tokens were not durable in time");
+               "drain: " + std::to_string(tokens) + " tokens were not stored in time");
   }
   WriteAttributes(true);
 }

@@ -1,0 +1,102 @@
+// A cache with the fake engine and tiers that can fail, for the manager's tests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parkade/conversation_cache.h"
+#include "src/engine/fake/fake_engine.h"
+#include "tests/support/faulty_tier.h"
+#include "tests/support/recording_sink.h"
+
+namespace parkade::test {
+
+// Which model the engines of a rig run.
+struct RigModel {
+  std::uint64_t salt = 1;
+  int layers = 4;
+  std::uint64_t row_bytes = 64;
+  int window_layers = 0;
+  std::uint32_t window_tokens = 0;
+  int state_layers = 0;
+  std::uint64_t state_bytes = 0;
+
+  StateLayout layout() const;
+};
+RigModel FullModel();
+RigModel WindowModel();  // two of four layers see 100 tokens
+RigModel StateModel();
+RigModel MixedModel();  // full, window and state
+
+struct RigOptions {
+  RigModel model;
+  CacheOptions cache;  // set for small tests by the constructor
+  bool ram = true;
+  bool durable = false;  // a second tier, which lives on when the cache is closed
+  std::uint64_t durable_budget_bytes = 1ull << 30;
+  std::string disk_directory;  // set: the durable tier is the disk tier there
+
+  RigOptions();
+  explicit RigOptions(RigModel which);
+};
+
+struct Restored {
+  Restore::State state = Restore::State::kPlanning;
+  LookupRecord record;
+};
+
+class Rig {
+ public:
+  explicit Rig(RigOptions options = RigOptions());
+  ~Rig();
+
+  // Closing and opening again: a restart. What the RAM tier held is lost.
+  void Close();
+  void Open();
+
+  ConversationCache& cache() { return *cache_; }
+  RecordingSink& sink() { return sink_; }
+  FaultyTier& ram() { return *ram_; }
+  FaultyTier& durable() { return *durable_; }
+  const Digest128& identity() const { return identity_; }
+
+  // An engine of the rig's model, its layers split by `shares`.
+  std::unique_ptr<FakeEngine> MakeEngine(std::vector<int> shares = {1});
+  // Parks all that the engine holds, and waits until the queue is empty.
+  ParkOutcome Park(FakeEngine& engine, bool boundary = true);
+  ParkOutcome ParkOnce(FakeEngine& engine, bool boundary = true);
+  void Settle();
+
+  LookupRequest Request(const std::vector<Token>& prompt, std::uint32_t held = 0) const;
+  // Looks up, restores into the engine and counts; what is not restored is decoded. The rows that
+  // the engine holds in the end are checked, and the record's sums.
+  Restored Run(FakeEngine& engine, const std::vector<Token>& prompt, std::uint32_t held = 0);
+  // The record alone: nothing is restored, nothing reused.
+  LookupRecord Look(const std::vector<Token>& prompt);
+  // Steps until the restore has ended.
+  Restore::State StepToEnd(Restore& restore, FakeEngine& engine);
+
+ private:
+  RigOptions options_;
+  RecordingSink sink_;
+  std::shared_ptr<Tier> medium_;  // what the durable tier writes to
+  FaultyTier* ram_ = nullptr;
+  FaultyTier* durable_ = nullptr;
+  std::unique_ptr<ConversationCache> cache_;
+  Digest128 identity_;
+};
+
+// `count` tokens that depend on `seed` and their position.
+std::vector<Token> Tokens(std::uint64_t seed, std::size_t count);
+// The first `keep` tokens of `tokens`, then `count` others.
+std::vector<Token> Fork(const std::vector<Token>& tokens, std::size_t keep, std::uint64_t seed,
+                        std::size_t count);
+
+std::uint32_t Hit(const LookupRecord& record, Source source);
+std::uint32_t Miss(const LookupRecord& record, MissReason reason);
+// Empty when every prompt token is counted exactly once.
+std::string CheckSums(const LookupRecord& record);
+
+}  // namespace parkade::test
