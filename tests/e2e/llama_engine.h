@@ -59,7 +59,8 @@ struct ContextOptions {
   bool swa_full = false;
   bool flash_attention = true;
   ggml_type type = GGML_TYPE_F16;
-  float rope_freq_base = 0;  // the model's
+  std::uint32_t rollback_states = 0;  // recurrent snapshots, for speculation
+  float rope_freq_base = 0;           // the model's
   float yarn_ext_factor = -1;
 };
 
@@ -78,6 +79,7 @@ class Engine {
     params.swa_full = options.swa_full;
     params.n_threads = 1;
     params.n_threads_batch = 1;
+    params.n_rs_seq = options.rollback_states;
     params.rope_freq_base = options.rope_freq_base;
     params.yarn_ext_factor = options.yarn_ext_factor;
     params.type_k = options.type;

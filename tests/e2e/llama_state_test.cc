@@ -446,6 +446,28 @@ TEST_P(EveryKind, CopiedSequence) {
   }
 }
 
+// After a rejected draft the state is in a snapshot; that is the one that must be captured.
+TEST(Rollback, CapturesTheStateRolledBackTo) {
+  const Kind kind{"hybrid"};
+  ContextOptions options = kind.Options();
+  options.rollback_states = 4;
+  Engine engine(kind.name, options);
+  ASSERT_EQ(llama_n_rs_seq(engine.context()), 4u);
+  ASSERT_EQ(engine.Decode(0, 0, kTokens), 0);
+  ASSERT_TRUE(llama_memory_seq_rm(llama_get_memory(engine.context()), 0, kTokens - 3, -1));
+  const absl::StatusOr<Image> image = Capture(engine.Sequence(0), kTokens - 3);
+  ASSERT_EQ(image.status(), absl::OkStatus());
+  ASSERT_EQ(engine.Decode(0, kTokens - 3, kTokens + kMore, 5), 0);
+  for (const std::uint32_t states : {0u, 4u}) {
+    options.rollback_states = states;
+    Engine target(kind.name, options);
+    ASSERT_EQ(target.status(), absl::OkStatus());
+    ASSERT_EQ(Restore(target.Sequence(0), *image, image->tokens), absl::OkStatus());
+    ASSERT_EQ(target.Decode(0, kTokens - 3, kTokens + kMore, 5), 0);
+    EXPECT_EQ(Distance(engine.Logits(), target.Logits()), 0) << states;
+  }
+}
+
 TEST(Refused, FlashAttentionOff) {
   ContextOptions options;
   options.flash_attention = false;

@@ -175,6 +175,10 @@ absl::Status LlamaMemoryView::AddKv(llama_kv_cache* cache, RowGroup group) {
       devices.push_back(DeviceOf(storage));
     }
   }
+  if (!WritesState(section)) {
+    return absl::UnimplementedError(
+        "this memory is another context's; only that one can be cached");
+  }
   sections_.push_back(std::move(section));
   devices_.push_back(std::move(devices));
   return absl::OkStatus();

@@ -17,6 +17,9 @@ namespace parkade {
 
 // Serving thread only. Moves rows straight between the context's tensors and the caller's buffers;
 // no spare sequence, and no other sequence is touched. Capture leaves the context as it was.
+// After an import nothing may be removed from the end of a sequence with recurrent state before a
+// batch is decoded: where the context keeps snapshots for speculation, llama.cpp agrees to that and
+// takes a snapshot that is not this sequence's.
 class LlamaSequence : public EngineSequence {
  public:
   // The view's context must outlive this. `sequence`: a valid sequence id of that context.

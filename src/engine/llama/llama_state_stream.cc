@@ -339,6 +339,12 @@ absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_
   return kv ? ParseKv(section, writer, sequence, tokens) : ParseState(section, writer, tokens);
 }
 
+bool WritesState(const MemorySection& section) {
+  RecordingWriter writer;
+  section.memory->state_write(writer, 0, 0);
+  return writer.n_bytes() > 0;
+}
+
 std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence) {
   const auto& cells = static_cast<llama_kv_cache*>(section.memory)->get_cells(sequence);
   std::uint32_t usable = cells.size() - cells.get_used();

@@ -64,6 +64,9 @@ struct SectionRows {
 absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
                                        std::uint32_t tokens);
 
+// False when the section writes no stream at all: its cells belong to another context's memory.
+bool WritesState(const MemorySection& section);
+
 // Cells of a KV section that rows of `sequence` could be placed in now: empty ones and, in a window
 // cache, those that another sequence's window has left behind. Cost: one walk over the cells.
 std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence);
