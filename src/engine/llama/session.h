@@ -39,8 +39,8 @@ struct SessionOptions {
 
 // How much of the requests' time was spent in hooks, for the overhead benchmark.
 struct HookTimes {
-  double seconds = 0;           // all hooks but restoring
-  double restore_seconds = 0;   // importing and waiting for what is imported
+  double seconds = 0;                // all hooks but restoring
+  double restore_seconds = 0;        // importing and waiting for what is imported
   double longest_slice_seconds = 0;  // longest stall of other slots by a restore
   std::map<std::string, std::uint64_t> calls;
 };
@@ -70,14 +70,15 @@ class Session {
   // What is known of one slot beyond what the server keeps.
   struct Track {
     int task = -1;
-    std::unique_ptr<Restore> restore;  // from launch until the reuse is fixed
+    std::unique_ptr<Restore> restore;          // from launch until the reuse is fixed
     std::unique_ptr<EngineSequence> sequence;  // while a restore is imported
-    bool placed = false;               // the restore has begun to change the slot
-    bool pending = false;              // the restore has not ended yet
+    server_prompt* prompt = nullptr;           // restored, until the reuse is fixed
+    bool placed = false;                       // the restore has begun to change the slot
+    bool pending = false;                      // the restore has not ended yet
     std::optional<Source> lowest;
-    std::uint32_t captured = 0;        // positions below are held or queued
-    std::uint32_t boundary = 0;        // last position stored with window rows and state
-    bool leftover = false;             // the last capture was cut short
+    std::uint32_t captured = 0;  // positions below are held or queued
+    std::uint32_t boundary = 0;  // last position stored with window rows and state
+    bool leftover = false;       // the last capture was cut short
     std::uint32_t reused = 0;
     absl::Time launched;
     absl::Time reused_at;

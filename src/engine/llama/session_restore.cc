@@ -20,9 +20,12 @@ constexpr std::int64_t kSliceUs = 10000;
 // Longest time the loop gives to restores when nobody else works; then it looks at its queue.
 constexpr std::int64_t kAloneUs = 200000;
 
+// Marks the checkpoint without bytes that FinishRestore makes; no task has this number.
+constexpr int kMarkerTask = -77;
+
 std::uint32_t TextPrefix(const llama_tokens& tokens) {
-  return static_cast<std::uint32_t>(
-      std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) - tokens.begin());
+  return static_cast<std::uint32_t>(std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) -
+                                    tokens.begin());
 }
 
 }  // namespace
@@ -46,7 +49,7 @@ std::uint32_t Session::EffectiveHeld(const SlotView& slot, const server_task& ta
       return std::min(common, static_cast<std::uint32_t>(it->n_tokens));
     }
   }
-  return llama_memory_seq_pos_min(memory, slot.id) == 0 && threshold == 0 ? common : 0;
+  return 0;
 }
 
 void Session::OnLaunched(const SlotView& slot, const server_task& task) {
@@ -111,8 +114,7 @@ void Session::DropRestore(Track* track, const SlotView& slot) {
 
 // A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
 // one that works.
-void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted,
-                       std::uint32_t tokens) {
+void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens) {
   if (!loaded_.params->kv_unified) return;
   const std::uint64_t pool = llama_n_ctx(wanted.ctx_tgt);
   while (true) {
@@ -141,11 +143,22 @@ void Session::FinishRestore(const SlotView& slot, Track* track) {
       server_tokens(llama_tokens(prompt.begin(), prompt.begin() + tokens), has_mtmd);
   track->captured = tokens;
   track->boundary = tokens;
+  track->prompt = slot.prompt;
+  // llama-server reads a prompt again when the window reaches back to its begin, unless it has a
+  // checkpoint there. Memory holds all rows: one without bytes says so. It goes in OnReused,
+  // because it would say so also when memory does not hold them any more.
+  const int window = view_->swa_full() ? 0 : llama_model_n_swa(llama_get_model(slot.ctx_tgt));
+  const llama_pos reach = std::max(0, static_cast<llama_pos>(tokens) - window);
+  if (llama_memory_seq_pos_min(llama_get_memory(slot.ctx_tgt), slot.id) < reach) return;
+  common_prompt_checkpoint& marker = slot.prompt->checkpoints.emplace_back();
+  marker.id_task = kMarkerTask;
+  marker.n_tokens = tokens;
+  marker.pos_min = 0;
+  marker.pos_max = static_cast<llama_pos>(tokens);
 }
 
 // True: the restore has ended, one way or the other, and the slot goes on.
-bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track,
-                          bool alone) {
+bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone) {
   const absl::Time begin = absl::Now();
   const std::int64_t budget_us = alone ? kAloneUs : kSliceUs;
   auto left_ms = [&] {
@@ -201,8 +214,8 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
     const bool ended = StepRestore(slots, slot, &track, !others && restoring_ == 1);
     if (others) {
       absl::MutexLock lock(&mu_);
-      times_.longest_slice_seconds = std::max(times_.longest_slice_seconds,
-                                              absl::ToDoubleSeconds(absl::Now() - begin));
+      times_.longest_slice_seconds =
+          std::max(times_.longest_slice_seconds, absl::ToDoubleSeconds(absl::Now() - begin));
     }
     if (ended) {
       track.pending = false;
@@ -224,6 +237,11 @@ void Session::OnReused(int slot, int reused) {
   track.boundary = std::min(track.boundary, tokens);
   track.reused = tokens;
   track.reused_at = absl::Now();
+  if (track.prompt != nullptr) {
+    track.prompt->checkpoints.remove_if(
+        [](const common_prompt_checkpoint& entry) { return entry.id_task == kMarkerTask; });
+    track.prompt = nullptr;
+  }
   if (track.restore == nullptr) return;
   const bool restored = track.restore->state() == Restore::State::kRestored;
   options_.cache->FinishLookup(std::move(track.restore), tokens);
