@@ -90,9 +90,8 @@ void Session::OnLoaded(LoadedView loaded) {
     if (!stages.empty()) stages += ", ";
     stages += std::to_string(stage.layers.size()) + " layers on " + stage.device;
   }
-  capture_rows_ = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(kCaptureBytes / std::max<std::uint64_t>(token_bytes, 1),
-                                kExtentRows, 8 * kExtentRows));
+  capture_rows_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      kCaptureBytes / std::max<std::uint64_t>(token_bytes, 1), kExtentRows, 8 * kExtentRows));
   Log(LogLevel::kInfo, "conversations are kept: " + view_->memory_name() + ", stages: " + stages +
                            ", " + std::to_string(token_bytes) + " bytes a token");
   if (options_.on_model) options_.on_model(loaded_.params->model.get_name());
@@ -200,6 +199,7 @@ void Session::OnReleased(const SlotView& slot) {
   Timer timer(this, "released");
   TakeShifts();
   Track& track = tracks_[slot.id];
+  RemoveMarker(&track);
   if (track.restore != nullptr) DropRestore(&track, slot);
   track.task = -1;
   if (Cacheable(slot)) {

@@ -107,6 +107,7 @@ class Session {
   void DropRestore(Track* track, const SlotView& slot);
   bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
   void FinishRestore(const SlotView& slot, Track* track);
+  static void RemoveMarker(Track* track);
   void TakeShifts();
   void ComputeIdentity();
   std::string ContentDigest(const std::string& path, bool progress);

@@ -227,6 +227,13 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
   }
 }
 
+void Session::RemoveMarker(Track* track) {
+  if (track->prompt == nullptr) return;
+  track->prompt->checkpoints.remove_if(
+      [](const common_prompt_checkpoint& entry) { return entry.id_task == kMarkerTask; });
+  track->prompt = nullptr;
+}
+
 void Session::OnReused(int slot, int reused) {
   if (!Active()) return;
   Timer timer(this, "reused");
@@ -237,11 +244,7 @@ void Session::OnReused(int slot, int reused) {
   track.boundary = std::min(track.boundary, tokens);
   track.reused = tokens;
   track.reused_at = absl::Now();
-  if (track.prompt != nullptr) {
-    track.prompt->checkpoints.remove_if(
-        [](const common_prompt_checkpoint& entry) { return entry.id_task == kMarkerTask; });
-    track.prompt = nullptr;
-  }
+  RemoveMarker(&track);
   if (track.restore == nullptr) return;
   const bool restored = track.restore->state() == Restore::State::kRestored;
   options_.cache->FinishLookup(std::move(track.restore), tokens);
