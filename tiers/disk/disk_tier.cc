@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "src/format/checksum.h"
 #include "tiers/disk/tier_impl.h"
 
@@ -230,6 +232,7 @@ absl::Status DiskTier::Writable() const {
 void DiskTier::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (failure_.empty()) failure_ = std::string(status.message());
+  if (absl::IsDataLoss(status)) catalogue_damaged_ = true;
 }
 
 void DiskTier::MeasureDatabase() {
@@ -247,15 +250,27 @@ void DiskTier::Recount() {
 
 void DiskTier::Recover() {
   ticks_until_recovery_ = kRecoveryTicks;
+  bool damaged = false;
   {
     absl::MutexLock lock(&mutex_);
     failure_.clear();
+    damaged = std::exchange(catalogue_damaged_, false);
   }
   {
     absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
     if (db.ok()) catalogue_written_bytes_ += (*db)->written_bytes();
   }
-  const absl::Status replaced = gate_->Replace([this] { return OpenAndLoad(); });
+  const absl::Status replaced =
+      gate_->Replace([&]() -> absl::StatusOr<std::unique_ptr<CatalogueDb>> {
+        // Damage that opening does not see would come back with the next compaction.
+        if (damaged) {
+          if (absl::Status s = directory_->SetCatalogueAside(absl::ToUnixMillis(absl::Now()));
+              !s.ok()) {
+            return s;
+          }
+        }
+        return OpenAndLoad();
+      });
   if (!replaced.ok()) Fail(replaced);
 }
 

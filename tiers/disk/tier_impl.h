@@ -122,6 +122,7 @@ class DiskTier : public Tier {
 
   mutable absl::Mutex mutex_;
   std::string failure_ ABSL_GUARDED_BY(mutex_);  // why the tier is read-only; empty: it is not
+  bool catalogue_damaged_ ABSL_GUARDED_BY(mutex_) = false;  // Recover rebuilds it
   absl::flat_hash_set<ParkKey, ParkKeyHash> storing_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ConversationId, NameEntry, DigestHash> names_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest128, std::string, DigestHash> identities_ ABSL_GUARDED_BY(mutex_);

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "src/format/checksum.h"
 #include "tiers/disk/disk_tier.h"
 #include "tiers/disk/park_places.h"
@@ -60,6 +61,8 @@ class Verifier {
   const std::vector<std::uint64_t>& damaged_segments() const { return damaged_; }
   // Rows of the catalogue that differ from their segment's copy, as they should be.
   const RowBatch& corrections() const { return corrections_; }
+  // RocksDB's own checksums differ somewhere.
+  bool catalogue_damaged() const { return catalogue_damaged_; }
 
  private:
   void DamagedRow(std::string_view where, absl::string_view what) {
@@ -207,6 +210,7 @@ class Verifier {
       if (!ours) continue;
       const absl::StatusOr<std::string> value = db_->Get(row.family, row.key);
       if (value.ok() && *value == row.value) continue;
+      if (absl::IsDataLoss(value.status())) catalogue_damaged_ = true;
       DamagedRow(SegmentPath(head.segment), "a catalogue row differs from its copy");
       corrections_.puts.push_back(row);
     }
@@ -219,6 +223,7 @@ class Verifier {
   absl::flat_hash_map<std::uint64_t, Family> owners_;
   std::vector<std::uint64_t> damaged_;
   RowBatch corrections_;
+  bool catalogue_damaged_ = false;
   std::vector<char> raw_;
 };
 
@@ -260,7 +265,15 @@ absl::StatusOr<VerifyReport> Repair(Directory* directory, const Verifier::Progre
 
   Verifier verifier(directory, opened->db.get(), progress, &report);
   if (absl::Status s = verifier.Run(); !s.ok()) return s;
-  if (!verifier.corrections().empty()) {
+  if (verifier.catalogue_damaged()) {
+    opened->db.reset();
+    if (absl::Status s = directory->SetCatalogueAside(absl::ToUnixMillis(absl::Now())); !s.ok()) {
+      return s;
+    }
+    opened = OpenReconciled(directory, &reader, {});
+    if (!opened.ok()) return opened.status();
+    report.catalogue_rebuilt = true;
+  } else if (!verifier.corrections().empty()) {
     if (absl::Status s = opened->db->Write(verifier.corrections(), true); !s.ok()) return s;
   }
   if (verifier.damaged_segments().empty()) return report;

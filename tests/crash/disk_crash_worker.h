@@ -1,0 +1,31 @@
+// The process that is killed: parks, forks, evicts, forgets and names under load, and reports every
+// step on its standard output.
+//
+// A line is written with one write call: `s C P` before a store, `S C P` after it returned OK;
+// `r C P` and `R C P` around a removal, `f C` and `F C` around a Forget; `n C N` and `N C N` around
+// giving conversation C the name N. C, P and N are decimal numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "parkade/image.h"
+#include "tests/support/sample_park.h"
+#include "tiers/disk/disk_tier.h"
+
+namespace parkade::test {
+
+inline constexpr std::uint64_t kCrashBudgetBytes = 72ull << 20;
+
+DiskTierOptions CrashTierOptions(const std::string& directory);
+ConversationId CrashConversation(std::uint64_t number);
+// Reads a park and checks every byte and token of it.
+absl::Status CheckCrashPark(Tier& tier, const ParkSummary& summary);
+
+// `point`: kills itself at the `nth` time it gets there; empty: goes on until it is killed.
+int RunCrashWorker(const std::string& directory, std::uint64_t seed, const std::string& point,
+                   int nth);
+// Opens, reads everything, and prints `P C P` for each whole park. 0: it could.
+int RunCrashReader(const std::string& directory);
+
+}  // namespace parkade::test
