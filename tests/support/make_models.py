@@ -179,7 +179,7 @@ def short_convolutions(path, name, window_tokens):
     model.writer.add_feed_forward_length(256)
     model.writer.add_head_count(EMBD // HEAD)
     model.writer.add_head_count_kv(kv_heads)
-    model.writer.add_shortconv_l_cache(cache)
+    model.writer.add_uint32("lfm2.shortconv.l_cache", cache)
     model.writer.add_rope_dimension_count(HEAD)
     if window_tokens:
         model.writer.add_sliding_window(window_tokens)
