@@ -105,11 +105,11 @@ void Session::ComputeIdentity() {
     absl::MutexLock lock(&mu_);
     identity_ready_ = true;
   }
+  Log(LogLevel::kInfo, "the weights are known: from now on conversations are looked up and parked");
   loaded_.wake();
 }
 
-std::optional<Digest128> Session::IdentityFor(
-    const std::vector<common_adapter_lora_info>& lora) {
+std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_lora_info>& lora) {
   const std::string key = AdapterKey(lora);
   LlamaIdentityExtras extras;
   {
