@@ -135,15 +135,16 @@ void Rig::Close() { cache_.reset(); }
 
 void Rig::Open() {
   std::vector<std::unique_ptr<Tier>> tiers;
+  tiers_.clear();
   if (options_.ram) {
     auto tier =
         std::make_unique<FaultyTier>(MakeRamTier({options_.cache.ram_budget_bytes, 0, Unlimited}));
-    ram_ = tier.get();
+    tiers_.push_back(ram_ = tier.get());
     tiers.push_back(std::move(tier));
   }
   if (options_.durable) {
     auto tier = std::make_unique<FaultyTier>(std::make_unique<LentTier>(medium_));
-    durable_ = tier.get();
+    tiers_.push_back(durable_ = tier.get());
     tiers.push_back(std::move(tier));
   }
   auto cache = ConversationCache::Open(options_.cache, std::move(tiers), &sink_);

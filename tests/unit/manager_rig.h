@@ -60,6 +60,7 @@ class Rig {
   RecordingSink& sink() { return sink_; }
   FaultyTier& ram() { return *ram_; }
   FaultyTier& durable() { return *durable_; }
+  const std::vector<FaultyTier*>& tiers() const { return tiers_; }
   const Digest128& identity() const { return identity_; }
 
   // An engine of the rig's model, its layers split by `shares`.
@@ -84,6 +85,7 @@ class Rig {
   std::shared_ptr<Tier> medium_;  // what the durable tier writes to
   FaultyTier* ram_ = nullptr;
   FaultyTier* durable_ = nullptr;
+  std::vector<FaultyTier*> tiers_;
   std::unique_ptr<ConversationCache> cache_;
   Digest128 identity_;
 };

@@ -1,0 +1,222 @@
+// Random turns, forks, edits, restores, evictions, forgets and restarts against a naive model: the
+// list of all texts that were ever parked. After every restore each row of the engine is checked.
+// PARKADE_SEED repeats a run, PARKADE_STEPS makes it longer.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "tests/unit/manager_rig.h"
+
+namespace parkade::test {
+namespace {
+
+std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+std::uint64_t Seed() {
+  static const std::uint64_t seed = FromEnvironment("PARKADE_SEED", std::random_device()());
+  return seed;
+}
+
+struct Setup {
+  const char* name;
+  RigModel (*model)();
+  bool ram;
+  bool durable;
+};
+
+class CacheModel : public ::testing::TestWithParam<Setup> {
+ protected:
+  CacheModel() : random_(Seed()), rig_(Options()) {
+    std::printf("PARKADE_SEED=%llu\n", static_cast<unsigned long long>(Seed()));
+    for (const std::vector<int>& shares :
+         {std::vector<int>{1}, std::vector<int>{1, 1}, std::vector<int>{2, 1, 1}}) {
+      engines_.push_back(rig_.MakeEngine(shares));
+    }
+  }
+
+  static RigOptions Options() {
+    RigOptions options(GetParam().model());
+    options.ram = GetParam().ram;
+    options.durable = GetParam().durable;
+    options.cache.capture_buffer_bytes = 2ull << 20;
+    options.cache.ram_budget_bytes = options.ram ? kRamBudget : 0;
+    return options;
+  }
+
+  std::uint32_t Below(std::uint32_t count) {
+    return std::uniform_int_distribution<std::uint32_t>(0, count - 1)(random_);
+  }
+  bool Chance(std::uint32_t percent) { return Below(100) < percent; }
+  FakeEngine& Engine() { return *engines_[Below(static_cast<std::uint32_t>(engines_.size()))]; }
+
+  static std::uint32_t Common(const std::vector<Token>& a, const std::vector<Token>& b) {
+    const auto ends = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+    return static_cast<std::uint32_t>(ends.first - a.begin());
+  }
+  // Longest prefix of the prompt that anything parked begins with; less than a page counts not.
+  std::uint32_t Known(const std::vector<Token>& prompt) const {
+    std::uint32_t best = 0;
+    for (const auto& text : parked_) best = std::max(best, Common(prompt, text));
+    return best < kPageTokens ? 0 : best;
+  }
+
+  std::vector<Token> MakePrompt() {
+    if (parked_.empty() || Chance(15)) return Tokens(random_(), 1 + Below(500));
+    const std::vector<Token>& text = parked_[Below(static_cast<std::uint32_t>(parked_.size()))];
+    std::size_t keep = text.size();
+    // An edit somewhere, often near a page or an extent's end.
+    if (Chance(40)) keep = 1 + Below(static_cast<std::uint32_t>(text.size()));
+    if (Chance(15)) keep = std::min(text.size(), keep / kPageTokens * kPageTokens + Below(3));
+    keep = std::min<std::size_t>(keep, 3000);
+    return Fork(text, keep, random_(), 1 + Below(Chance(20) ? 500 : 90));
+  }
+
+  void Turn() {
+    FakeEngine& engine = Engine();
+    const std::vector<Token> prompt = MakePrompt();
+    std::uint32_t held = Common(engine.tokens(), prompt);
+    held = std::min<std::uint32_t>(held, static_cast<std::uint32_t>(prompt.size()) - 1);
+    if (Chance(30)) held = 0;
+    const Restored restored = rig_.Run(engine, prompt, held);
+    const std::uint32_t known = Known(prompt);
+    ASSERT_LE(restored.record.matched_tokens, std::max(known, held));
+    if (complete_) {
+      ASSERT_EQ(restored.record.matched_tokens, std::max(known, held));
+    }
+    if (Chance(85)) Park(engine);
+  }
+
+  void Park(FakeEngine& engine) {
+    const ParkOutcome outcome = rig_.Park(engine, Chance(80));
+    parked_.push_back(engine.tokens());
+    if (outcome.captured_tokens < engine.tokens().size() && engine.tokens().size() >= 32) {
+      complete_ = false;
+    }
+  }
+
+  void Abandon() {
+    FakeEngine& engine = Engine();
+    std::unique_ptr<Restore> restore = rig_.cache().Lookup(rig_.Request(MakePrompt()));
+    if (Chance(30)) return;
+    restore->WaitReady(30000);
+    if (Chance(30) || !restore->WillRestore()) return;
+    restore->Step(engine, 0);
+    engine.Clear();
+  }
+
+  std::optional<ConversationInfo> Any() {
+    const std::vector<ConversationInfo> list = rig_.cache().List(1000, ConversationId());
+    if (list.empty()) return std::nullopt;
+    return list[Below(static_cast<std::uint32_t>(list.size()))];
+  }
+
+  void Shrink() {
+    complete_ = false;
+    const TierKind kind = Chance(50) ? TierKind::kRam : TierKind::kDisk;
+    std::uint64_t used = 0;
+    for (const TierInfo& tier : rig_.cache().Tiers()) {
+      if (tier.kind == kind) used = tier.usage.used_bytes;
+    }
+    // Of RAM's budget buffers and index are taken first.
+    const std::uint64_t less = Below(static_cast<std::uint32_t>(used / 2 + 1));
+    (void)rig_.cache().SetBudget(kind, kind == TierKind::kRam ? kRamBudget / 100 : used - less);
+    (void)rig_.cache().SetBudget(kind, kind == TierKind::kRam ? kRamBudget : 1ull << 30);
+  }
+
+  void Step() {
+    const std::uint32_t what = Below(100);
+    if (what < 70) return Turn();
+    if (what < 80) return Abandon();
+    if (what < 84) return Shrink();
+    if (what < 90 && GetParam().durable) {
+      rig_.Settle();
+      rig_.Close();
+      rig_.Open();
+      return;
+    }
+    const std::optional<ConversationInfo> some = Any();
+    if (!some.has_value()) return;
+    if (what < 94) {
+      complete_ = false;
+      EXPECT_TRUE(rig_.cache().Forget(some->id).ok());
+      EXPECT_FALSE(rig_.cache().Get(some->id).has_value());
+    } else {
+      (void)rig_.cache().Pin(some->id, !some->pinned, "name");
+    }
+  }
+
+  // With no budget nothing may be left: no pin, no queue, no page, no hidden conversation.
+  void ExpectNothingLeaks() {
+    rig_.Settle();
+    for (const ConversationInfo& info : rig_.cache().List(10000, ConversationId())) {
+      if (info.pinned) {
+        EXPECT_TRUE(rig_.cache().Pin(info.id, false, "").ok());
+      }
+    }
+    for (const TierInfo& tier : rig_.cache().Tiers()) {
+      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 0).ok());
+    }
+    EXPECT_TRUE(rig_.cache().List(10000, ConversationId()).empty());
+    EXPECT_EQ(rig_.cache().Queue().spill_queue_bytes, 0u);
+    EXPECT_EQ(rig_.cache().Queue().capture_bytes, 0u);
+    std::uint32_t parks = 0;
+    const auto count = [&](const ParkSummary&) { ++parks; };
+    for (Tier* tier : rig_.tiers()) EXPECT_TRUE(tier->Enumerate(count).ok());
+    EXPECT_EQ(parks, 0u);
+  }
+
+  static constexpr std::uint64_t kRamBudget = 128ull << 20;
+
+  std::mt19937_64 random_;
+  Rig rig_;
+  std::vector<std::unique_ptr<FakeEngine>> engines_;
+  std::vector<std::vector<Token>> parked_;
+  bool complete_ = true;  // nothing that was parked has been given up since
+};
+
+TEST_P(CacheModel, RandomOperations) {
+  const std::uint64_t steps = FromEnvironment("PARKADE_STEPS", 200);
+  for (std::uint64_t step = 0; step < steps && !HasFailure(); ++step) {
+    SCOPED_TRACE("step " + std::to_string(step));
+    Step();
+  }
+  ExpectNothingLeaks();
+}
+
+TEST_P(CacheModel, WhileNothingIsGivenUpEveryPrefixIsFound) {
+  for (int turn = 0; turn < 60 && !HasFailure(); ++turn) {
+    SCOPED_TRACE("turn " + std::to_string(turn));
+    Turn();
+    if (GetParam().durable && turn % 20 == 19) {
+      rig_.Settle();
+      rig_.Close();
+      rig_.Open();
+    }
+    ASSERT_TRUE(complete_);
+  }
+  ExpectNothingLeaks();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CacheModel,
+                         ::testing::Values(Setup{"FullRam", FullModel, true, false},
+                                           Setup{"FullBoth", FullModel, true, true},
+                                           Setup{"FullDurable", FullModel, false, true},
+                                           Setup{"WindowRam", WindowModel, true, false},
+                                           Setup{"WindowBoth", WindowModel, true, true},
+                                           Setup{"StateBoth", StateModel, true, true},
+                                           Setup{"MixedRam", MixedModel, true, false},
+                                           Setup{"MixedBoth", MixedModel, true, true}),
+                         [](const ::testing::TestParamInfo<Setup>& info) {
+                           return std::string(info.param.name);
+                         });
+
+}  // namespace
+}  // namespace parkade::test
