@@ -206,6 +206,22 @@ TEST(FakeEngine, WindowImportNeedsWindowPlusOneRows) {
   EXPECT_EQ(engine.BeginCapture(1).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(FakeEngine, RowsBelowTheWindowDoNotWrapOntoNewerOnes) {
+  const StateLayout layout = MakeFakeLayout(4, 64, 2, 50, 0, 0);
+  FakeEngine source(OptionsFor(layout, {1}));
+  source.Append(SomeTokens(300));
+  Capture older = CaptureAll(source);
+  source.Append(SomeTokens(300, 5000));
+  Capture capture = CaptureAll(source);
+  ASSERT_EQ(capture.window_begin, 293u);  // as many as there is room for
+  // The older capture's rows 256..299 come last; those below 293 have no place any more.
+  for (Piece& piece : older.pieces) {
+    if (piece.info.group == RowGroup::kWindow) capture.pieces.push_back(std::move(piece));
+  }
+  FakeEngine target(OptionsFor(layout, {1, 1}));
+  EXPECT_EQ(Restore(target, capture, source.tokens()), absl::OkStatus());
+}
+
 TEST(FakeEngine, RestoresShorterThanStored) {
   const std::vector<Token> tokens = SomeTokens(600);
   FakeEngine source(OptionsFor(MakeFakeLayout(4, 64, 0, 0, 0, 0), {1, 1}));
