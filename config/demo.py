@@ -148,8 +148,9 @@ def write_document(server):
 
 def show_progress(progress, shown):
     """Says every fifth of the way; `shown` is how far the last line was. Returns the new one."""
-    total, done = progress.get("total", 0), progress.get("processed", 0)
-    fifth = done * 5 // total if total else 0
+    reused = progress.get("cache", 0)
+    total, done = progress.get("total", 0) - reused, progress.get("processed", 0) - reused
+    fifth = done * 5 // total if total >= 5000 else 0
     if fifth > shown and done < total:
         say(f"  {done:,} of {total:,} tokens read")
     return max(fifth, shown)
