@@ -18,7 +18,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
                            const server_http_req& request) {
   auto answer = std::make_unique<server_http_res>();
   ApiResponse response;
-  if (Web().cache == nullptr) {
+  if (Web().cache == nullptr || Web().cache->Tiers().empty()) {
     response = ErrorResponse(404, "the conversation cache is off");
   } else {
     QueryParameters query(request.params.begin(), request.params.end());
