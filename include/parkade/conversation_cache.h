@@ -31,6 +31,8 @@ struct LookupRequest {
   std::uint32_t cacheable_tokens = 0;
   // Longest common prefix of the prompt and what the slot holds now.
   std::uint32_t held_tokens = 0;
+  // The slot holds nothing beyond held_tokens.
+  bool held_all = false;
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
 };

@@ -54,12 +54,13 @@ MissReason CacheImpl::ReasonBeyond(const RestoreOp& op, const MatchReport& match
     absl::MutexLock lock(&mu_);
     if (catalogue_.RecentlyEvicted(op.hashes[page])) return MissReason::kEvicted;
   }
-  if (matched == 0) {
+  const bool from_slot = match.conversation == kNoHandle || match.matched < op.request.held_tokens;
+  // The few tokens that all prompts begin with are no conversation.
+  if (match.conversation == kNoHandle && matched < kPageTokens) {
     record->identity_field = IdentityDifference(op);
     return record->identity_field.empty() ? MissReason::kCold : MissReason::kIdentity;
   }
-  const bool known_ends =
-      match.conversation == kNoHandle || match.at_tip || match.matched < op.request.held_tokens;
+  const bool known_ends = from_slot ? op.request.held_all : match.at_tip;
   return known_ends ? MissReason::kNew : MissReason::kDiverged;
 }
 

@@ -1,7 +1,5 @@
 #include "src/engine/llama/run_server.h"
 
-#include "build-info.h"
-
 int llama_server(int argc, char** argv);
 
 namespace parkade {
@@ -14,6 +12,6 @@ int RunLlamaServer(std::vector<std::string> arguments) {
   return llama_server(static_cast<int>(arguments.size()), pointers.data());
 }
 
-std::string LlamaVersion() { return llama_build_info(); }
+std::string LlamaVersion() { return PARKADE_LLAMA_NAME; }
 
 }  // namespace parkade

@@ -94,7 +94,11 @@ void Session::OnLoaded(LoadedView loaded) {
       kCaptureBytes / std::max<std::uint64_t>(token_bytes, 1), kExtentRows, 8 * kExtentRows));
   Log(LogLevel::kInfo, "conversations are kept: " + view_->memory_name() + ", stages: " + stages +
                            ", " + std::to_string(token_bytes) + " bytes a token");
-  if (options_.on_model) options_.on_model(loaded_.params->model.get_name());
+  if (options_.on_model) {
+    // A name for people; a path is nobody's business.
+    const std::string name = loaded_.params->model.get_name();
+    options_.on_model(name.substr(name.find_last_of('/') + 1));
+  }
   if (options_.on_stages) {
     options_.on_stages(static_cast<int>(view_->stages().stages.size()));
   }

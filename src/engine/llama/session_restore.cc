@@ -75,6 +75,8 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   request.tokens = task.tokens.get_tokens();
   request.cacheable_tokens = TextPrefix(request.tokens);
   request.held_tokens = task.params.cache_prompt ? EffectiveHeld(slot, task) : 0;
+  request.held_all =
+      request.held_tokens == static_cast<std::uint32_t>(slot.prompt->n_tokens());
   request.enabled = task.params.cache_prompt && slot.alora_start < 0;
   if (request.enabled) {
     const std::optional<Digest128> identity = IdentityFor(*slot.lora);
