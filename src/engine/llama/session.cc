@@ -69,6 +69,10 @@ void Session::OnLoaded(LoadedView loaded) {
   tracks_.clear();
   restoring_ = 0;
   loaded_ = std::move(loaded);
+  if (loaded_.params->embedding) {
+    Refuse("it is started for embeddings, which continue nothing");
+    return;
+  }
   LlamaViewOptions view_options;
   view_options.swa_full = loaded_.params->swa_full;
   absl::StatusOr<std::shared_ptr<const LlamaMemoryView>> view =
@@ -273,7 +277,11 @@ void Session::OnStopping() {
   char line[160];
   snprintf(line, sizeof(line), "stopped: hooks took %.3f s, restores %.3f s, longest slice %.1f ms",
            times.seconds, times.restore_seconds, times.longest_slice_seconds * 1e3);
-  Log(LogLevel::kInfo, line);
+  std::string calls;
+  for (const auto& [hook, count] : times.calls) {
+    calls += (calls.empty() ? "; calls: " : ", ") + hook + " " + std::to_string(count);
+  }
+  Log(LogLevel::kInfo, line + calls);
   stop_digest_ = true;
 }
 

@@ -106,6 +106,7 @@ class Session {
   void CaptureLeftovers(const std::vector<SlotView>& slots);
   void DropRestore(Track* track, const SlotView& slot);
   bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
+  void AddCheckpoint(const SlotView& slot, std::uint32_t tokens);
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);
   void TakeShifts();

@@ -136,6 +136,21 @@ void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std
   }
 }
 
+// llama-server goes on with a recurrent state only if no window lies between it and the prompt's
+// next token, or if it finds a checkpoint: where a model has both, it gets one of this position.
+void Session::AddCheckpoint(const SlotView& slot, std::uint32_t tokens) {
+  const StateLayout& layout = view_->layout();
+  if (view_->swa_full() || !layout.has_group(RowGroup::kState) ||
+      llama_model_n_swa(llama_get_model(slot.ctx_tgt)) == 0) {
+    return;
+  }
+  common_prompt_checkpoint& checkpoint = slot.prompt->checkpoints.emplace_back();
+  // From position 0 on: what the window needs below is in memory.
+  checkpoint.update_pos(tokens, 0, static_cast<llama_pos>(tokens));
+  checkpoint.update_tgt(slot.ctx_tgt, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+  checkpoint.update_dft(slot.ctx_dft, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+}
+
 void Session::FinishRestore(const SlotView& slot, Track* track) {
   const std::uint32_t tokens = track->restore->restored_tokens();
   const llama_tokens& prompt = slot.task->tokens.get_tokens();
@@ -143,6 +158,7 @@ void Session::FinishRestore(const SlotView& slot, Track* track) {
   slot.prompt->clear();
   slot.prompt->tokens =
       server_tokens(llama_tokens(prompt.begin(), prompt.begin() + tokens), has_mtmd);
+  AddCheckpoint(slot, tokens);
   track->captured = tokens;
   track->boundary = tokens;
   track->prompt = slot.prompt;
