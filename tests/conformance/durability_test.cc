@@ -13,7 +13,6 @@
 namespace parkade::test {
 namespace {
 
-constexpr char kDirectoryVariable[] = "PARKADE_CONFORMANCE_DIRECTORY";
 constexpr std::uint64_t kPayload = 3 * kMiB;
 
 // Files that can only be payload, whatever a tier calls them.
@@ -67,10 +66,9 @@ TEST_P(DurableTier, AcknowledgedStoresSurviveAProcessThatJustStops) {
   row.conversation = Conversation(1);
   row.name = "synced";
   setenv(kDirectoryVariable, directory().c_str(), 0);
-  const std::string shared = std::getenv(kDirectoryVariable);
   EXPECT_EXIT(
       {
-        auto tier = GetParam().open(shared, 256 * kMiB);
+        auto tier = GetParam().open(directory(), 256 * kMiB);
         const auto digest = SampleIdentityDigest(spec.layout);
         const bool stored = tier->PutIdentity(digest, SampleIdentity(spec.layout)).ok() &&
                             tier->Store(park.record, park.payload).ok() &&

@@ -79,6 +79,10 @@ std::vector<TierUnderTest> DecoratedTiers() {
 }
 
 TierConformance::TierConformance() {
+  if (const char* given = std::getenv(kDirectoryVariable)) {
+    directory_ = given;
+    return;
+  }
   std::string name =
       (std::filesystem::temp_directory_path() / "parkade-conformance-XXXXXX").string();
   directory_ = mkdtemp(name.data());

@@ -31,6 +31,10 @@ std::vector<TierUnderTest> AllTiers();
 std::vector<TierUnderTest> DurableTiers();
 std::vector<TierUnderTest> DecoratedTiers();
 
+// Set for a process that stops in the middle of a test: it works in its parent's directory, which
+// the parent removes.
+inline constexpr char kDirectoryVariable[] = "PARKADE_CONFORMANCE_DIRECTORY";
+
 class TierConformance : public ::testing::TestWithParam<TierUnderTest> {
  protected:
   TierConformance();
