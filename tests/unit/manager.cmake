@@ -3,9 +3,13 @@ parkade_library(parkade_manager_rig
   DEPENDS parkade_manager parkade_engine_fake parkade_tier_ram parkade_test_support GTest::gtest)
 parkade_test(manager_test
   SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/manager_accounting_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_boundary_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_cache_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_catalogue_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_listing_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_memory_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_threads_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_tiers_test.cc
   DEPENDS parkade_manager_rig
   LABELS unit)

@@ -61,6 +61,8 @@ class Rig {
   FaultyTier& ram() { return *ram_; }
   FaultyTier& durable() { return *durable_; }
   const std::vector<FaultyTier*>& tiers() const { return tiers_; }
+  // What the durable tier writes to; open while the cache is closed.
+  Tier& durable_medium() { return *medium_; }
   const Digest128& identity() const { return identity_; }
 
   // An engine of the rig's model, its layers split by `shares`.

@@ -1,0 +1,166 @@
+// One serving thread, and others that list, look, forget, pin and change budgets meanwhile. Meant
+// for ThreadSanitizer; every restored row is checked, so lost races show without it, too.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "tests/unit/manager_rig.h"
+
+namespace parkade::test {
+namespace {
+
+// Goes round with the serving thread: one pass of a helper for every turn, without sleeping.
+class Turns {
+ public:
+  void Next() {
+    absl::MutexLock lock(&mu_);
+    ++turn_;
+  }
+  void End() {
+    absl::MutexLock lock(&mu_);
+    ended_ = true;
+  }
+  // Waits for a turn later than *seen; false at the end.
+  bool Wait(std::uint64_t* seen) {
+    absl::MutexLock lock(&mu_);
+    auto later = [this, seen]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_ || turn_ > *seen; };
+    mu_.Await(absl::Condition(&later));
+    *seen = turn_;
+    return !ended_;
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::uint64_t turn_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+void Look(ConversationCache& cache) {
+  ConversationId after;
+  while (true) {
+    const auto list = cache.List(3, after);
+    if (list.empty()) break;
+    for (const ConversationInfo& info : list) cache.Get(info.id);
+    after = list.back().id;
+  }
+  for (const LookupRecord& record : cache.Lookups(20)) EXPECT_EQ(CheckSums(record), "");
+  for (const TierInfo& tier : cache.Tiers()) EXPECT_GE(tier.usage.budget_bytes, 0u);
+  cache.Queue();
+}
+
+void Change(ConversationCache& cache, std::mt19937_64& random) {
+  const auto list = cache.List(1000, ConversationId());
+  const std::uint64_t what = random() % 10;
+  if (!list.empty()) {
+    const ConversationInfo& some = list[random() % list.size()];
+    if (what < 2) (void)cache.Forget(some.id);
+    if (what < 5) (void)cache.Pin(some.id, what == 4 || !some.pinned, "x");
+  }
+  if (what == 5) (void)cache.SetBudget(TierKind::kRam, 1u << 20);
+  if (what == 6) (void)cache.SetBudget(TierKind::kDisk, 1u << 20);
+  if (what > 7) {
+    (void)cache.SetBudget(TierKind::kRam, 256u << 20);
+    (void)cache.SetBudget(TierKind::kDisk, 1u << 30);
+  }
+}
+
+class ManagerThreads : public ::testing::TestWithParam<RigModel (*)()> {};
+
+TEST_P(ManagerThreads, ServingGoesOnWhileOthersManage) {
+  RigOptions options(GetParam()());
+  options.durable = true;
+  options.cache.reader_threads = 3;
+  options.cache.capture_buffer_bytes = 1u << 20;
+  options.cache.read_buffer_bytes = 1u << 20;
+  Rig rig(options);
+  const std::vector<Token> shared = Tokens(1, 200);
+  Turns turns;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&] {
+      std::uint64_t seen = 0;
+      while (turns.Wait(&seen)) Look(rig.cache());
+    });
+  }
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    others.emplace_back([&, i] {
+      std::mt19937_64 random(i);
+      std::uint64_t seen = 0;
+      while (turns.Wait(&seen)) Change(rig.cache(), random);
+    });
+  }
+  others.emplace_back([&] {
+    std::uint64_t seen = 0;
+    while (turns.Wait(&seen)) rig.cache().Prefetch(rig.identity(), shared);
+  });
+
+  std::mt19937_64 random(7);
+  std::vector<std::unique_ptr<FakeEngine>> engines;
+  engines.push_back(rig.MakeEngine({1}));
+  engines.push_back(rig.MakeEngine({1, 1}));
+  std::vector<std::vector<Token>> texts = {shared};
+  for (int turn = 0; turn < 150; ++turn) {
+    turns.Next();
+    FakeEngine& engine = *engines[random() % engines.size()];
+    const std::vector<Token>& text = texts[random() % texts.size()];
+    const std::size_t keep = random() % 3 == 0 ? random() % text.size() : text.size();
+    const std::vector<Token> prompt = Fork(text, keep, random(), 1 + random() % 200);
+    if (random() % 5 == 0) {
+      auto abandoned = rig.cache().Lookup(rig.Request(prompt));
+      if (random() % 2 == 0) abandoned->WaitReady(1);
+    }
+    rig.Run(engine, prompt);
+    rig.ParkOnce(engine, random() % 4 != 0);
+    if (prompt.size() < 2000) texts.push_back(prompt);
+    if (texts.size() > 20) texts.erase(texts.begin() + 1);
+  }
+  turns.End();
+  for (std::thread& thread : others) thread.join();
+  rig.Settle();
+
+  for (const ConversationInfo& info : rig.cache().List(1000, ConversationId())) {
+    if (info.pinned) {
+      EXPECT_EQ(rig.cache().Pin(info.id, false, ""), absl::OkStatus());
+    }
+  }
+  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kRam, 0).ok());
+  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 0).ok());
+  EXPECT_TRUE(rig.cache().List(1000, ConversationId()).empty());
+  EXPECT_EQ(rig.cache().Queue().capture_bytes, 0u);
+  EXPECT_EQ(rig.cache().Queue().spill_queue_bytes, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ManagerThreads,
+                         ::testing::Values(FullModel, WindowModel, MixedModel));
+
+// The cache goes while queues and readers are busy.
+TEST(ManagerClosing, ClosingInTheMiddleIsSafe) {
+  for (int round = 0; round < 20; ++round) {
+    RigOptions options;
+    options.durable = true;
+    Rig rig(options);
+    auto engine = rig.MakeEngine();
+    engine->Append(Tokens(1, 500));
+    rig.ParkOnce(*engine);
+    rig.Settle();
+    (void)rig.cache().SetBudget(TierKind::kRam, 0);
+    engine->Append(Tokens(2, 500));
+    rig.ParkOnce(*engine);
+    const std::vector<Token> prompt = Fork(engine->tokens(), 1000, 3, 5);
+    {
+      auto one = rig.cache().Lookup(rig.Request(prompt));
+      auto two = rig.cache().Lookup(rig.Request(prompt));
+      if (round % 2 == 0) two->WaitReady(30000);
+    }
+    rig.Close();
+    // What was queued is written before the cache has gone.
+    rig.Open();
+    EXPECT_EQ(rig.cache().List(1, ConversationId()).at(0).tokens, 1000u);
+  }
+}
+
+}  // namespace
+}  // namespace parkade::test
