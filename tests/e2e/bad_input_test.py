@@ -1,0 +1,190 @@
+"""What a server can't work with: one clear line, exit 2, nothing touched."""
+
+import os
+import pathlib
+import unittest
+
+from parkade_process import DEADLINE_S, ServerTest, listing, model, tokens_of
+
+DENSE = model("dense")
+
+
+# The VERSION file as a program of that version would write it, with its checksum.
+NEWER_VERSION = "parkade-disk 9999 3832eb69bd70f8da\n"
+
+
+class BadInputTest(ServerTest):
+    def refused(self, *arguments, model_path=DENSE):
+        """Starts a server that must not serve; returns its one line."""
+        server = self.launch(model_path, "-c", "1024", "-t", "1", *arguments)
+        self.assertEqual(server.process.wait(DEADLINE_S), 2, server.log())
+        lines = [line for line in server.log().splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(lines), 1, server.log())
+        self.assertNotIn("listening on", server.log())
+        self.assertGreater(len(lines[0]), 20)
+        return lines[0]
+
+    def assert_refused(self, expected, *arguments, model_path=DENSE):
+        self.assertIn(expected, self.refused(*arguments, model_path=model_path))
+
+    def refused_before_the_model(self, expected, *arguments):
+        """The whole output is that line."""
+        server = self.launch(DENSE, *arguments)
+        self.assertEqual(server.process.wait(DEADLINE_S), 2, server.log())
+        self.assertEqual(len(server.log().splitlines()), 1, server.log())
+        self.assertTrue(server.log().startswith("error: "), server.log())
+        self.assertIn(expected, server.log())
+
+    # ---- flags ----
+
+    def test_values_out_of_range(self):
+        for flag, values in {
+                "--conversation-cache-mib": ["-1", "x", "1.5", "", "9999999999999"],
+                "--conversation-cache-slots": ["-1", "many"],
+                "--conversation-cache-min-free-mib": ["-5", "1g"],
+                "--conversation-cache-disk-gib": ["0", "-1", "nan", "1e3", "lots"],
+                "--conversation-cache-disk-min-free-mib": ["-1", "0x10"],
+                "--conversation-cache-min-tokens": ["-1", "64tokens"],
+                "--conversation-cache-codec": ["gzip", "LZ4"],
+                "--conversation-cache-disk": ["", "~/tiers"],
+                "--cache-ram": ["-2", "all"],
+        }.items():
+            for value in values:
+                with self.subTest(flag=flag, value=value):
+                    self.refused_before_the_model(flag, f"{flag}={value}",
+                                                  *self.with_disk(flag))
+                    self.assertFalse(os.path.exists(self.disk))
+
+    def with_disk(self, flag):
+        return [] if flag.endswith("-disk") else ["--conversation-cache-disk", self.disk]
+
+    def test_flag_without_value(self):
+        self.refused_before_the_model("needs a value", "--conversation-cache-mib")
+        self.refused_before_the_model("needs a value", "--conversation-cache-mib", "--metrics")
+
+    def test_unknown_flag(self):
+        self.refused_before_the_model("--conversation-cache-mb: unknown flag",
+                                      "--conversation-cache-mb", "100")
+
+    # ---- the configuration file ----
+
+    def config(self, text):
+        path = os.path.join(self.folder, "parkade.conf")
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+        return ["--conversation-cache-config", path]
+
+    def test_unknown_key(self):
+        self.refused_before_the_model("conf:2: unknown key 'conversation-cache-mb'", *self.config(
+            f"conversation-cache-disk = {self.disk}\nconversation-cache-mb = 100\n"))
+        self.assertFalse(os.path.exists(self.disk))
+
+    def test_wrong_value_in_file(self):
+        self.refused_before_the_model("conf:1: conversation-cache-codec: 'zip'",
+                                      *self.config("conversation-cache-codec = zip\n"))
+
+    def test_missing_file(self):
+        self.refused_before_the_model("can't read", "--conversation-cache-config",
+                                      os.path.join(self.folder, "none.conf"))
+
+    def test_the_command_line_wins(self):
+        config = self.config(f"conversation-cache-mib = 300\nconversation-cache-disk = {self.disk}"
+                             "\nconversation-cache-disk-min-free-mib = 64\n")
+        server = self.start(DENSE, *config, disk=False, ram_mib=200)
+        self.assertEqual(set(server.tiers()), {"ram", "disk"})
+        self.assertLess(server.tiers()["ram"]["budget_bytes"], 200 << 20)
+
+    # ---- directories ----
+
+    def test_a_file_is_no_directory(self):
+        pathlib.Path(self.disk).write_text("mine", encoding="utf-8")
+        before = listing(self.folder)
+        self.refused_before_the_model("is not a directory", "--conversation-cache-disk", self.disk)
+        self.assertEqual(pathlib.Path(self.disk).read_text(encoding="utf-8"), "mine")
+        self.assertEqual(before["disk"], listing(self.folder)["disk"])
+
+    def test_a_file_above(self):
+        pathlib.Path(self.disk).write_text("mine", encoding="utf-8")
+        self.refused_before_the_model(self.disk, "--conversation-cache-disk", self.disk + "/tier")
+
+    def test_foreign_files(self):
+        os.mkdir(self.disk)
+        pathlib.Path(self.disk, "holiday.jpg").write_bytes(b"\xff\xd8")
+        before = listing(self.disk)
+        self.refused_before_the_model("holiday.jpg", "--conversation-cache-disk", self.disk)
+        self.assertEqual(listing(self.disk), before)
+
+    def test_a_symbolic_link(self):
+        os.mkdir(os.path.join(self.folder, "real"))
+        os.symlink(os.path.join(self.folder, "real"), self.disk)
+        self.refused_before_the_model("symbolic link", "--conversation-cache-disk", self.disk)
+        self.assertEqual(os.listdir(os.path.join(self.folder, "real")), [])
+
+    def test_not_writable(self):
+        # A file system that takes no files, whoever asks.
+        self.refused_before_the_model("/proc", "--conversation-cache-disk", "/proc/parkade")
+
+    def test_locked(self):
+        first = self.start(DENSE)
+        first.ask(tokens_of("chat", 200), 8)
+        first.wait_durable(200)
+        before = listing(self.disk)
+        self.refused_before_the_model(f"is in use by another process (pid {first.process.pid})",
+                                      "--conversation-cache-disk", self.disk)
+        self.assertEqual(listing(self.disk), before)
+        first.ask(tokens_of("other", 200), 8)
+        first.ask(tokens_of("third", 200), 8)
+        first.ask(tokens_of("chat", 200), 8)
+        self.assertEqual(first.last_lookup()["reused_tokens"], 199)
+
+    def test_newer_format(self):
+        server = self.start(DENSE)
+        server.ask(tokens_of("chat", 200), 8)
+        server.terminate()
+        version = pathlib.Path(self.disk, "VERSION")
+        version.write_text(NEWER_VERSION, encoding="utf-8")
+        before = listing(self.disk)
+        self.refused_before_the_model("newer version", "--conversation-cache-disk", self.disk)
+        self.assertEqual(listing(self.disk), before)
+
+    # ---- models and modes ----
+
+    def test_flash_attention_off(self):
+        os.mkdir(self.disk)
+        self.assert_refused("flash attention", "-fa", "off", "--conversation-cache-disk",
+                            self.disk)
+        self.assert_no_conversation()
+
+    def assert_no_conversation(self):
+        segments = [path for path in listing(self.disk) if path.endswith(".seg")]
+        self.assertEqual(segments, [])
+
+    def test_flash_attention_off_without_our_flags(self):
+        server = self.launch(DENSE, "-c", "2048", "-t", "1", "-fa", "off")
+        server.wait_healthy(False)
+        self.assertEqual(server.log().count("the conversation cache is off"), 1)
+        self.assertIn("flash attention", server.log())
+        chat = tokens_of("chat", 200)
+        first = server.ask(chat, 16)
+        server.ask(tokens_of("other", 200), 16)
+        self.assert_same_answer(server.ask(chat, 16), first)
+        self.assertEqual(server.metrics().sum_of("parkade_lookup_tokens_total"), 0)
+
+    def test_encoder_mode(self):
+        self.assert_refused("embeddings", "--embeddings", "--conversation-cache-mib", "64")
+
+    def test_encoder_mode_without_our_flags(self):
+        server = self.launch(DENSE, "-c", "2048", "-t", "1", "--embeddings", "--pooling", "mean")
+        server.wait_healthy(False)
+        self.assertEqual(server.log().count("the conversation cache is off"), 1)
+        answer = server.json("POST", "/embeddings", {"input": "the people said no"})
+        self.assertEqual(len(answer["data"]), 1)
+
+    def test_damaged_model_is_no_crash(self):
+        path = os.path.join(self.folder, "broken.gguf")
+        pathlib.Path(path).write_bytes(pathlib.Path(DENSE).read_bytes()[:100000])
+        server = self.launch(path, "-c", "1024", "--conversation-cache-disk", self.disk)
+        self.assertNotIn(server.process.wait(DEADLINE_S), (0, -6, -11), server.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
