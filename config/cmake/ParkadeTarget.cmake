@@ -9,6 +9,10 @@ function(parkade_options target)
   if(PARKADE_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${PARKADE_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${PARKADE_SANITIZE})
+    if(PARKADE_SANITIZE STREQUAL "thread")
+      target_compile_options(${target} PUBLIC
+        -include ${CMAKE_SOURCE_DIR}/tests/support/tsan_mutex.h)
+    endif()
   endif()
 endfunction()
 
