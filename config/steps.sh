@@ -10,6 +10,9 @@ venv=$deps/venv
 # shellcheck disable=SC2034  # those who source this use venv
 readonly root cache deps venv
 
+# A compiler's result is taken from ccache in any clone of the tree.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+
 say() { printf '%s: %s\n' "$(basename "$0")" "$*"; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
