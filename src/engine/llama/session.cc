@@ -283,6 +283,8 @@ void Session::OnStopping() {
   }
   Log(LogLevel::kInfo, line + calls);
   stop_digest_ = true;
+  // Nobody else would answer them: their threads would wait until the clients go away.
+  if (loaded_.fail_waiting) loaded_.fail_waiting();
 }
 
 }  // namespace parkade

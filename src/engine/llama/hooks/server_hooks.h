@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct LoadedView {
   llama_context* ctx_dft = nullptr;
   std::function<std::vector<SlotView>()> slots;  // valid until the next load
   std::function<void()> wake;                    // makes the main loop run once; any thread
+  std::function<void()> fail_waiting;            // answers all that wait: the server is stopping
 };
 
 void OnLoaded(LoadedView loaded) noexcept;
@@ -72,9 +74,18 @@ std::vector<SlotView> views_of(Slots& slots) {
   return views;
 }
 
-template <class Slots, class Queue>
+// What a request gets that is in flight when the server stops.
+struct StoppingResult : server_task_result_error {
+  StoppingResult() {
+    err_type = ERROR_TYPE_UNAVAILABLE;
+    err_msg = "the server is stopping";
+  }
+  server_task_result* clone() const override { return new StoppingResult(*this); }
+};
+
+template <class Slots, class Queue, class Results>
 void hook_loaded(const common_params& params, llama_context* ctx_tgt, llama_context* ctx_dft,
-                 Slots& slots, Queue& queue) {
+                 Slots& slots, Queue& queue, Results& results) {
   LoadedView loaded;
   loaded.params = &params;
   loaded.ctx_tgt = ctx_tgt;
@@ -85,6 +96,7 @@ void hook_loaded(const common_params& params, llama_context* ctx_tgt, llama_cont
     task.id = queue.get_new_id();
     queue.post(std::move(task));
   };
+  loaded.fail_waiting = [&results] { results.broadcast(std::make_unique<StoppingResult>()); };
   OnLoaded(std::move(loaded));
 }
 
