@@ -228,10 +228,11 @@ absl::Status CacheImpl::PutIdentityInto(std::size_t tier, const Digest128& diges
 
 void CacheImpl::Touch(Handle handle, bool hit) {
   // What a conversation stands on was used with it.
-  const std::int64_t now = NowUnixMs();
+  // Later than any use before, so that uses within one millisecond keep their order.
+  last_touch_unix_ms_ = std::max(NowUnixMs(), last_touch_unix_ms_ + 1);
   while (handle != kNoHandle) {
     Conversation* conversation = catalogue_.Get(handle);
-    conversation->attributes.last_used_unix_ms = now;
+    conversation->attributes.last_used_unix_ms = last_touch_unix_ms_;
     if (hit) ++conversation->attributes.hits;
     conversation->attributes_dirty = true;
     hit = false;

@@ -231,6 +231,7 @@ class CacheImpl : public ConversationCache {
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
+  std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;
 
