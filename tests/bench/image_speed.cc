@@ -1,0 +1,210 @@
+#include "tests/bench/image_speed.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "tests/bench/disk_cache.h"
+#include "tests/bench/files.h"
+#include "tests/bench/measure.h"
+
+namespace parkade::bench {
+namespace {
+
+constexpr std::uint64_t kMib = 1ull << 20;
+// The copy reference holds two buffers besides the engine's rows; more than this it does not need
+// to know the machine's speed.
+constexpr std::uint64_t kMostCopyBytes = 2048 * kMib;
+
+FakeEngineOptions EngineFor(const ImageSpec& image, std::uint32_t max_tokens, bool cheap) {
+  FakeEngineOptions options;
+  options.planes = image.layout.planes;
+  options.stages = image.stages;
+  options.max_tokens = max_tokens;
+  options.cheap_rows = cheap;
+  return options;
+}
+
+std::uint64_t BudgetFor(std::uint64_t bytes) { return bytes + bytes / 8 + 256 * kMib; }
+
+// Parks an image whose rows do not compress, as real ones don't.
+absl::StatusOr<Digest128> ParkImage(const std::string& directory, const ImageSpec& image,
+                                    const std::vector<Token>& tokens) {
+  absl::StatusOr<std::unique_ptr<DiskCache>> cache =
+      DiskCache::Open({directory, BudgetFor(image.bytes())});
+  if (!cache.ok()) return cache.status();
+  FakeEngine engine(EngineFor(image, image.tokens, false));
+  absl::StatusOr<Digest128> identity = Register((*cache)->cache(), engine);
+  if (!identity.ok()) return identity;
+  engine.Append(tokens);
+  if (absl::Status s = (*cache)->ParkDurably(engine); !s.ok()) return s;
+  return identity;
+}
+
+// Proves once that what the timed restores import is what was parked.
+absl::Status CheckRows(const std::string& directory, const ImageSpec& image,
+                       const Digest128& identity, const std::vector<Token>& tokens) {
+  absl::StatusOr<std::unique_ptr<DiskCache>> cache =
+      DiskCache::Open({directory, BudgetFor(image.bytes())});
+  if (!cache.ok()) return cache.status();
+  FakeEngine engine(EngineFor(image, image.tokens, false));
+  const absl::StatusOr<double> seconds = (*cache)->TimeRestore(engine, identity, tokens);
+  if (!seconds.ok()) return seconds.status();
+  engine.SetTokens(tokens);
+  return engine.Verify();
+}
+
+// What the timed restores of one image share.
+struct RestoreStage {
+  const ImageSpec& image;
+  const std::vector<Token>& tokens;
+  std::string directory;
+  Digest128 identity;
+  FakeEngine& engine;
+  double peak_extra_bytes = 0;
+
+  // The process is new each time, as far as the cache can tell.
+  absl::StatusOr<double> Restore(const std::function<absl::Status(const std::string&)>& prepare) {
+    if (absl::Status s = prepare(directory); !s.ok()) return s;
+    absl::StatusOr<std::unique_ptr<DiskCache>> cache =
+        DiskCache::Open({directory, BudgetFor(image.bytes())});
+    if (!cache.ok()) return cache.status();
+    const std::uint64_t resident = ResidentBytes();
+    const bool reset = ResetPeak();
+    absl::StatusOr<double> seconds = (*cache)->TimeRestore(engine, identity, tokens);
+    if (reset) {
+      peak_extra_bytes = std::max(peak_extra_bytes, static_cast<double>(PeakResidentBytes()) -
+                                                        static_cast<double>(resident));
+    }
+    return seconds;
+  }
+};
+
+absl::Status WriteReadReference(const std::string& file, std::uint64_t bytes,
+                                const std::string& log) {
+  const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log_fd < 0) return absl::UnavailableError(log);
+  const auto close_log = absl::MakeCleanup([log_fd] { ::close(log_fd); });
+  TouchedMemory data(bytes);
+  return TimeDurableWrite(file, data.data(), bytes, log_fd).status();
+}
+
+// Seconds of one spill of `tokens` in a directory of its own.
+absl::StatusOr<double> TimeSpills(const std::string& parent, const ImageSpec& image,
+                                  std::uint32_t tokens, int repeats, std::uint64_t seed) {
+  absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(parent);
+  if (!folder.ok()) return folder.status();
+  const std::uint64_t bytes = tokens * TokenBytes(image.layout, RowGroup::kFull);
+  absl::StatusOr<std::unique_ptr<DiskCache>> cache =
+      DiskCache::Open({folder->path() + "/tier", BudgetFor(bytes * repeats)});
+  if (!cache.ok()) return cache.status();
+  FakeEngine engine(EngineFor(image, tokens, false));
+  if (absl::Status s = Register((*cache)->cache(), engine).status(); !s.ok()) return s;
+  double seconds = 0;
+  for (int i = 0; i < repeats; ++i) {
+    engine.Clear();
+    engine.Append(RandomTokens(tokens, seed + i));
+    if (absl::Status s = SyncFileSystem(parent); !s.ok()) return s;
+    const double begin = NowSeconds();
+    if (absl::Status s = (*cache)->ParkDurably(engine); !s.ok()) return s;
+    seconds += NowSeconds() - begin;
+  }
+  return seconds;
+}
+
+absl::StatusOr<double> TimeReferenceWrites(const std::string& parent, TouchedMemory& data,
+                                           int repeats) {
+  absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(parent);
+  if (!folder.ok()) return folder.status();
+  const std::string log = folder->path() + "/log";
+  const int log_fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log_fd < 0) return absl::UnavailableError(log);
+  const auto close_log = absl::MakeCleanup([log_fd] { ::close(log_fd); });
+  double seconds = 0;
+  for (int i = 0; i < repeats; ++i) {
+    if (absl::Status s = SyncFileSystem(parent); !s.ok()) return s;
+    const absl::StatusOr<double> one = TimeDurableWrite(absl::StrCat(folder->path(), "/file", i),
+                                                        data.data(), data.size(), log_fd);
+    if (!one.ok()) return one.status();
+    seconds += *one;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+std::uint64_t ImageSpec::bytes() const { return tokens * TokenBytes(layout, RowGroup::kFull); }
+
+absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const ImageSpec& image) {
+  absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(options.directory);
+  if (!folder.ok()) return folder.status();
+  const std::string directory = folder->path() + "/tier";
+  const std::string plain = folder->path() + "/plain";
+  const std::vector<Token> tokens = RandomTokens(image.tokens, options.seed);
+  const absl::StatusOr<Digest128> identity = ParkImage(directory, image, tokens);
+  if (!identity.ok()) return identity.status();
+  if (absl::Status s = CheckRows(directory, image, *identity, tokens); !s.ok()) return s;
+  if (absl::Status s = WriteReadReference(plain, image.bytes(), folder->path() + "/log"); !s.ok()) {
+    return s;
+  }
+  if (absl::Status s = DropPageCache(folder->path()); !s.ok()) return s;
+  const bool direct = !absl::IsUnimplemented(TimeDirectRead(plain).status());
+
+  // Its rows are touched here and stay, as an engine's memory is there before a restore begins.
+  FakeEngine engine(EngineFor(image, image.tokens, true));
+  engine.Append(tokens);
+  const std::uint64_t copy_bytes = std::min(image.bytes(), kMostCopyBytes);
+  TouchedMemory from(copy_bytes);
+  TouchedMemory to(copy_bytes);
+  RestoreStage stage{image, tokens, directory, *identity, engine};
+  std::vector<Contestant> contestants = {
+      {"warm", [&] { return stage.Restore(WarmPageCache); }},
+      {"memcpy", [&]() -> absl::StatusOr<double> { return TimeColdCopy(to, from); }},
+  };
+  if (direct) {
+    contestants.push_back({"cold", [&] { return stage.Restore(DropPageCache); }});
+    contestants.push_back({"raw read", [&]() -> absl::StatusOr<double> {
+                             if (absl::Status s = DropPageCache(plain); !s.ok()) return s;
+                             return TimeDirectRead(plain);
+                           }});
+  }
+  auto medians = MedianSeconds(contestants, kRounds, options.seed);
+  if (!medians.ok()) return medians.status();
+  const double mib = static_cast<double>(image.bytes()) / kMib;
+  RestoreSpeed speed;
+  speed.warm_mib_per_s = mib / (*medians)["warm"];
+  speed.memcpy_mib_per_s = static_cast<double>(copy_bytes) / kMib / (*medians)["memcpy"];
+  speed.warm_restore_vs_memcpy = speed.warm_mib_per_s / speed.memcpy_mib_per_s;
+  if (direct) {
+    speed.cold_mib_per_s = mib / (*medians)["cold"];
+    speed.cold_restore_vs_raw_read = (*medians)["raw read"] / (*medians)["cold"];
+  }
+  speed.peak_extra_mib = stage.peak_extra_bytes / kMib;
+  return speed;
+}
+
+absl::StatusOr<double> MeasureSpill(const BenchOptions& options, const ImageSpec& image,
+                                    std::uint64_t bytes, int repeats) {
+  const std::uint64_t token_bytes = TokenBytes(image.layout, RowGroup::kFull);
+  const auto tokens = static_cast<std::uint32_t>(std::max<std::uint64_t>(64, bytes / token_bytes));
+  TouchedMemory data(tokens * token_bytes);
+  std::uint64_t seed = options.seed;
+  const std::vector<Contestant> contestants = {
+      {"spill",
+       [&] { return TimeSpills(options.directory, image, tokens, repeats, seed += repeats); }},
+      {"raw write", [&] { return TimeReferenceWrites(options.directory, data, repeats); }},
+  };
+  auto medians = MedianSeconds(contestants, kRounds, options.seed);
+  if (!medians.ok()) return medians.status();
+  return (*medians)["raw write"] / (*medians)["spill"];
+}
+
+}  // namespace parkade::bench

@@ -1,0 +1,55 @@
+#include "tests/bench/workload.h"
+
+#include <algorithm>
+
+namespace parkade::bench {
+
+void Outcome::Add(std::string figure, double value) {
+  figures.emplace_back(std::move(figure), value);
+}
+
+void Outcome::AtMost(std::string figure, double bound) {
+  goals.push_back({std::move(figure), Goal::Kind::kAtMost, bound});
+}
+
+void Outcome::AtLeast(std::string figure, double bound) {
+  goals.push_back({std::move(figure), Goal::Kind::kAtLeast, bound});
+}
+
+const double* Outcome::Find(std::string_view figure) const {
+  for (const auto& [name, value] : figures) {
+    if (name == figure) return &value;
+  }
+  return nullptr;
+}
+
+bool Outcome::Meets(const Goal& goal) const {
+  const double* value = Find(goal.figure);
+  if (value == nullptr) return false;
+  return goal.kind == Goal::Kind::kAtMost ? *value <= goal.bound : *value >= goal.bound;
+}
+
+bool Outcome::MeetsAll() const {
+  return std::all_of(goals.begin(), goals.end(), [this](const Goal& goal) { return Meets(goal); });
+}
+
+const std::vector<Workload>& Workloads() {
+  static const auto& workloads = *new std::vector<Workload>{
+      {"churn", "five times the disk budget written: bytes written and held", RunChurn},
+      {"sequential", "one large image: restore cold and warm, durable spill", RunSequential},
+      {"split", "a long image in two stages against one", RunSplit},
+      {"capture", "20 turns of 200 tokens on 10,000: bytes copied and written", RunCapture},
+      {"lookup", "10,000 conversations of 32,000 tokens: time, memory, opening", RunLookup},
+      {"copy", "import into engine memory against memcpy", RunCopy},
+  };
+  return workloads;
+}
+
+const Workload* FindWorkload(std::string_view name) {
+  for (const Workload& workload : Workloads()) {
+    if (workload.name == name) return &workload;
+  }
+  return nullptr;
+}
+
+}  // namespace parkade::bench
