@@ -5,7 +5,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 
@@ -79,34 +82,53 @@ absl::Status Directory::RemoveMarker(std::string_view name) {
   return absl::OkStatus();
 }
 
-absl::Status Directory::ListSegments(
-    const std::function<void(const SegmentFile&)>& visit,
-    const std::function<void(const std::string& path)>& stray) const {
-  const std::string segments(kSegmentsName);
-  absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments_.get(), segments);
-  if (!folders.ok()) return folders.status();
-  for (const FolderEntry& folder : *folders) {
-    const std::string folder_path = segments + "/" + folder.name;
-    absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), folder.name);
-    if (!fd.ok()) {
-      stray(folder_path);
+absl::Status Directory::ListFolderSegments(const std::string& folder, Listing* listing) const {
+  const std::string folder_path = std::string(kSegmentsName) + "/" + folder;
+  absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), folder);
+  if (!fd.ok()) {
+    listing->strays.push_back(folder_path);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder_path);
+  if (!files.ok()) return files.status();
+  for (const FolderEntry& file : *files) {
+    const std::optional<std::uint64_t> number = ParseSegmentFileName(file.name);
+    struct stat info;
+    if (::fstatat(fd->get(), file.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) continue;
+      return ErrnoStatus(errno, file.name);
+    }
+    if (!number.has_value() || !S_ISREG(info.st_mode) || FanOutName(*number) != folder) {
+      listing->strays.push_back(folder_path + "/" + file.name);
       continue;
     }
-    absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder_path);
-    if (!files.ok()) return files.status();
-    for (const FolderEntry& file : *files) {
-      const std::optional<std::uint64_t> number = ParseSegmentFileName(file.name);
-      struct stat info;
-      if (::fstatat(fd->get(), file.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) continue;
-        return ErrnoStatus(errno, file.name);
-      }
-      if (!number.has_value() || !S_ISREG(info.st_mode) || FanOutName(*number) != folder.name) {
-        stray(folder_path + "/" + file.name);
-        continue;
-      }
-      visit({*number, static_cast<std::uint64_t>(info.st_size), BlockBytes(info)});
+    listing->files.push_back({*number, static_cast<std::uint64_t>(info.st_size), BlockBytes(info)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Directory::ListSegments(
+    int threads, const std::function<void(const SegmentFile&)>& visit,
+    const std::function<void(const std::string& path)>& stray) const {
+  absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments_.get(), kSegmentsName);
+  if (!folders.ok()) return folders.status();
+  std::vector<Listing> listings(folders->size());
+  std::vector<absl::Status> statuses(folders->size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < folders->size(); i = next++) {
+      statuses[i] = ListFolderSegments((*folders)[i].name, &listings[i]);
     }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  for (std::size_t i = 0; i < listings.size(); ++i) {
+    if (!statuses[i].ok()) return statuses[i];
+    for (const SegmentFile& file : listings[i].files) visit(file);
+    for (const std::string& path : listings[i].strays) stray(path);
   }
   return absl::OkStatus();
 }

@@ -51,8 +51,9 @@ class Directory {
 
   // ---- segments ----
   // Every segment file, folder by folder. Files of other names are passed to `stray` with their
-  // path relative to the root. Reads no payload.
-  absl::Status ListSegments(const std::function<void(const SegmentFile&)>& visit,
+  // path relative to the root. Reads no payload. `threads` wait for a cold disk at the same time;
+  // the functions are called on the caller's.
+  absl::Status ListSegments(int threads, const std::function<void(const SegmentFile&)>& visit,
                             const std::function<void(const std::string& path)>& stray) const;
   // Makes the segment's folder when it is not there, durably.
   absl::Status EnsureFolder(std::uint64_t segment);
@@ -68,7 +69,12 @@ class Directory {
  private:
   Directory(std::string path, Fd root, Fd lock)
       : path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
+  struct Listing {
+    std::vector<SegmentFile> files;
+    std::vector<std::string> strays;
+  };
   absl::Status MakeFolders();
+  absl::Status ListFolderSegments(const std::string& folder, Listing* listing) const;
 
   const std::string path_;
   const Fd root_;

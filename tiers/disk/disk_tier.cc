@@ -243,7 +243,8 @@ void DiskTier::Recount() {
   const std::uint64_t epoch = ledger_.epoch();
   std::uint64_t block_bytes = 0;
   const absl::Status listed = directory_->ListSegments(
-      [&](const SegmentFile& file) { block_bytes += file.block_bytes; }, [](const std::string&) {});
+      1, [&](const SegmentFile& file) { block_bytes += file.block_bytes; },
+      [](const std::string&) {});
   // A write or a removal in between makes the walk worthless: the next tick tries again.
   if (listed.ok() && ledger_.SetSegments(block_bytes, epoch)) ticks_until_recount_ = kRecountTicks;
 }

@@ -21,6 +21,7 @@ absl::StatusOr<OpenedCatalogue> OpenForReading(const std::string& path) {
 absl::StatusOr<RecoveryReport> CountSegments(const Directory& directory) {
   RecoveryReport report;
   const absl::Status listed = directory.ListSegments(
+      kListingThreads,
       [&](const SegmentFile& file) {
         ++report.segments;
         report.segment_block_bytes += file.block_bytes;

@@ -144,6 +144,7 @@ absl::Status Reconciler::ScanSmall() {
 
 absl::Status Reconciler::ListFiles() {
   const absl::Status listed = directory_->ListSegments(
+      kListingThreads,
       [&](const SegmentFile& file) {
         files_.push_back(file);
         report_.highest_segment = std::max(report_.highest_segment, file.segment);

@@ -23,6 +23,9 @@
 
 namespace parkade::disk {
 
+// A cold disk is asked about many files at once.
+inline constexpr int kListingThreads = 8;
+
 // Opens the catalogue, or sets it aside and makes an empty one when it is missing, damaged, or the
 // last start ended inside RocksDB. With less than kOpenFreeBytes free it is opened for reading.
 inline constexpr std::uint64_t kOpenFreeBytes = 16ull << 20;

@@ -32,6 +32,7 @@ class Verifier {
     std::vector<SegmentFile> files;
     std::uint64_t total_bytes = 0;
     const absl::Status listed = directory_->ListSegments(
+        1,
         [&](const SegmentFile& file) {
           files.push_back(file);
           total_bytes += file.size_bytes;
