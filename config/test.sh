@@ -30,9 +30,15 @@ part() {
 
 minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
-# Failures in full, the passed ones one in fifty.
+# Failures in full, the passed ones one in fifty, without dots and the bytes of parameters.
 shorten() {
-  awk '/ Start +[0-9]+: / { next } / Passed / && n++ % 50 { next } { print; fflush() }'
+  awk '/ Start +[0-9]+: / { next } / Passed / && n++ % 50 { next }
+    {
+      gsub(/ *# GetParam\(\) = [0-9]+-byte object <[^>]*>/, "")
+      gsub(/ ?\.\.\.\.+/, " ")
+      print
+      fflush()
+    }'
 }
 
 # run_tests FOLDER [ctest arguments]: no test at all is a failure.
