@@ -86,6 +86,7 @@ serve() {
   fi
   given --conversation-cache-disk --conversation-cache-config \
     || defaults+=(--conversation-cache-disk "$cache/tiers")
+  say "starting on http://$(value 127.0.0.1 --host):$(value "${LLAMA_ARG_PORT:-8080}" --port)"
   # The user's arguments come last: they win.
   exec "$root/build/bin/parkade-server" "${defaults[@]}" "${arguments[@]}"
 }
