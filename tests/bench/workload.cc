@@ -41,6 +41,8 @@ const std::vector<Workload>& Workloads() {
       {"capture", "20 turns of 200 tokens on 10,000: bytes copied and written", RunCapture},
       {"lookup", "10,000 conversations of 32,000 tokens: time, memory, opening", RunLookup},
       {"copy", "import into engine memory against memcpy", RunCopy},
+      {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},
+      {"restart", "parkade-server killed and started again", RunRestart},
   };
   return workloads;
 }

@@ -55,6 +55,8 @@ absl::StatusOr<Outcome> RunSequential(const BenchOptions& options);
 absl::StatusOr<Outcome> RunSplit(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCapture(const BenchOptions& options);
 absl::StatusOr<Outcome> RunLookup(const BenchOptions& options);
+absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options);
+absl::StatusOr<Outcome> RunRestart(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCopy(const BenchOptions& options);
 
 }  // namespace parkade::bench

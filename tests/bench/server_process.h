@@ -1,0 +1,65 @@
+// A real parkade-server beside this program, and requests to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parkade/image.h"
+
+namespace parkade::bench {
+
+struct CompletionRequest {
+  std::vector<Token> prompt;
+  int answer_tokens = 16;  // exactly: an end-of-turn token does not end it
+};
+
+struct Completion {
+  double first_token_s = 0;   // from the request to the first token, as a client sees it
+  double decode_token_s = 0;  // between tokens, the first excluded
+  double total_s = 0;
+  std::uint32_t reused_tokens = 0;
+  std::vector<Token> answer;
+};
+
+// Ends with the object, by SIGKILL. One caller at a time.
+class ServerProcess {
+ public:
+  // Starts the parkade-server that stands beside this program, with the model of PARKADE_MODEL or
+  // else the demo's, and waits until it answers and, with a cache, knows the model's weights.
+  // NotFound: there is no program or model.
+  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(
+      const std::string& log_file, bool cache, const std::vector<std::string>& arguments);
+  ~ServerProcess();
+
+  void Kill();
+
+  absl::StatusOr<Completion> Complete(const CompletionRequest& request);
+  absl::StatusOr<nlohmann::json> GetJson(const std::string& path);
+  absl::StatusOr<std::string> GetText(const std::string& path);
+  // Waits until a conversation is durable up to this many tokens.
+  absl::Status WaitDurable(std::uint32_t tokens);
+  std::uint64_t resident_bytes() const;
+
+ private:
+  ServerProcess(pid_t pid, int port, std::string log_file)
+      : pid_(pid), port_(port), log_file_(std::move(log_file)) {}
+  bool Running();
+  absl::Status WaitReady(bool cache);
+  // Hands every piece of the answer's body to `take` as it comes.
+  absl::Status Ask(const std::string& path, const std::string* body,
+                   const std::function<void(std::string_view)>& take);
+
+  pid_t pid_;
+  const int port_;
+  const std::string log_file_;
+};
+
+}  // namespace parkade::bench
