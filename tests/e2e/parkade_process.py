@@ -213,7 +213,8 @@ class Server:
 
     def wait_parked(self):
         """Until nothing captured waits for a tier any more."""
-        wait_until(lambda: self.metrics().sum_of("parkade_spill_queue_bytes") == 0, "an empty queue")
+        wait_until(lambda: self.metrics().sum_of("parkade_spill_queue_bytes") == 0,
+                   "an empty queue")
 
     def wait_durable(self, tokens):
         """Until one conversation has this many durable tokens; returns it."""
