@@ -59,12 +59,9 @@ absl::Status DiskTier::Start() {
   MeasureDatabase();
   ledger_.SetBudget(options_.budget_bytes, directory_->FreeBytes());
   readahead_ = std::make_unique<Readahead>([this](const ParkKey& key) {
-    absl::StatusOr<CatalogueGate::Use> use = gate_->Enter();
-    if (!use.ok()) return;
-    absl::StatusOr<SharedPlace> place = LoadPlace(**use, reader_, key);
-    if (!place.ok()) return;
-    places_.Put(key, *place);
-    reader_.Advise((*place)->ref.segment);
+    const absl::StatusOr<SharedPlace> place = FindPlace(key);
+    // swallow: a hint.
+    if (place.ok()) reader_.Advise((*place)->ref.segment);
   });
   return absl::OkStatus();
 }

@@ -82,8 +82,14 @@ SharedPlace ParkPlaces::Find(const ParkKey& key) {
   return it->second.place;
 }
 
-void ParkPlaces::Put(const ParkKey& key, SharedPlace place) {
+std::uint64_t ParkPlaces::epoch() const {
   absl::MutexLock lock(&mutex_);
+  return epoch_;
+}
+
+void ParkPlaces::Put(const ParkKey& key, SharedPlace place, std::uint64_t epoch) {
+  absl::MutexLock lock(&mutex_);
+  if (epoch != epoch_) return;
   EraseLocked(key);
   extents_ += place->extents.size() + 1;
   recent_.push_front(key);
@@ -96,11 +102,13 @@ void ParkPlaces::Put(const ParkKey& key, SharedPlace place) {
 
 void ParkPlaces::Erase(const ParkKey& key) {
   absl::MutexLock lock(&mutex_);
+  ++epoch_;
   EraseLocked(key);
 }
 
 void ParkPlaces::Clear() {
   absl::MutexLock lock(&mutex_);
+  ++epoch_;
   entries_.clear();
   recent_.clear();
   extents_ = 0;

@@ -43,7 +43,11 @@ absl::StatusOr<SharedPlace> LoadPlace(const CatalogueDb& db, const SegmentReader
 class ParkPlaces {
  public:
   SharedPlace Find(const ParkKey& key);
-  void Put(const ParkKey& key, SharedPlace place);
+  // Grows with every Erase and Clear.
+  std::uint64_t epoch() const;
+  // `epoch` was read before the place was loaded: a place that was erased meanwhile, and whose key
+  // may stand for another park now, is not put.
+  void Put(const ParkKey& key, SharedPlace place, std::uint64_t epoch);
   void Erase(const ParkKey& key);
   void Clear();
 
@@ -57,7 +61,8 @@ class ParkPlaces {
   };
   void EraseLocked(const ParkKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  std::uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<ParkKey, Entry, ParkKeyHash> entries_ ABSL_GUARDED_BY(mutex_);
   std::list<ParkKey> recent_ ABSL_GUARDED_BY(mutex_);  // newest first
   std::size_t extents_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -86,6 +86,10 @@ class DiskTier : public Tier {
   void Fail(const absl::Status& status);
   absl::Status Writable() const;
 
+  // disk_read.cc
+  absl::StatusOr<SharedPlace> FindPlace(const ParkKey& key);
+  absl::Status RemovedOr(const absl::Status& status, const ParkKey& key, const SegmentRef& ref);
+
   // disk_store.cc
   absl::Status StoreClaimed(CatalogueDb* db, const ParkRecord& record,
                             absl::Span<const ExtentBytes> payload);
