@@ -176,7 +176,7 @@ class BadInputTest(ServerTest):
         server = self.launch(DENSE, "-c", "2048", "-t", "1", "--embeddings", "--pooling", "mean")
         server.wait_healthy(False)
         self.assertEqual(server.log().count("the conversation cache is off"), 1)
-        answer = server.json("POST", "/embeddings", {"input": "the people said no"})
+        answer = server.json("POST", "/v1/embeddings", {"input": "the people said no"})
         self.assertEqual(len(answer["data"]), 1)
 
     def test_damaged_model_is_no_crash(self):

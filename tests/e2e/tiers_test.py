@@ -134,7 +134,7 @@ class TiersTest(ServerTest):
         self.assert_same_answer(answer, other)
         for path in ("/conversations", "/conversations/lookups"):
             status, text = server.request("GET", path)
-            self.assertEqual(status, 404, text)
+            self.assertEqual(status, 501, text)
             self.assertIn("cache is off", text)
         # The counters of a cache that is off do not move.
         self.assertEqual(server.metrics().sum_of("parkade_lookup_tokens_total"), 0)

@@ -19,7 +19,8 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
   auto answer = std::make_unique<server_http_res>();
   ApiResponse response;
   if (Web().cache == nullptr || Web().cache->Tiers().empty()) {
-    response = ErrorResponse(404, "the conversation cache is off");
+    // As llama-server answers for what is switched off; bodies of a 404 are replaced by its own.
+    response = ErrorResponse(501, "the conversation cache is off");
   } else {
     QueryParameters query(request.params.begin(), request.params.end());
     response = Handle(*Web().cache, method, path, query, request.body);
