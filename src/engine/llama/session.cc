@@ -10,6 +10,7 @@
 #include "llama.h"
 #include "log.h"
 #include "src/engine/llama/llama_sequence.h"
+#include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session_timer.h"
 #include "src/engine/llama/shift_log.h"
 
@@ -123,7 +124,7 @@ void Session::OnGate(const server_task& task) {
     if (!identity_ready_ || usual == identities_.end()) return;
     identity = usual->second;
   }
-  options_.cache->Prefetch(identity, task.tokens.get_tokens());
+  options_.cache->Prefetch(identity, TokensOf(task.tokens));
 }
 
 void Session::TakeShifts() {
@@ -141,7 +142,7 @@ bool Session::Cacheable(const SlotView& slot) const {
 
 void Session::Capture(const SlotView& slot, bool boundary) {
   Track& track = tracks_[slot.id];
-  const llama_tokens& tokens = slot.prompt->tokens.get_tokens();
+  const absl::Span<const llama_token> tokens = TokensOf(slot.prompt->tokens);
   track.leftover = false;
   if (tokens.empty()) return;
   const std::uint32_t count = static_cast<std::uint32_t>(tokens.size());
@@ -159,7 +160,7 @@ void Session::Capture(const SlotView& slot, bool boundary) {
   LlamaSequence sequence(view_, slot.id);
   ParkRequest request;
   request.identity = *identity;
-  request.tokens = absl::MakeConstSpan(tokens.data(), tokens.size());
+  request.tokens = tokens;
   request.boundary = boundary;
   const ParkOutcome outcome = options_.cache->Park(sequence, request);
   track.captured = outcome.captured_tokens;

@@ -9,6 +9,7 @@
 #include "common.h"
 #include "llama.h"
 #include "src/engine/llama/llama_sequence.h"
+#include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session.h"
 #include "src/engine/llama/session_timer.h"
 
@@ -23,7 +24,7 @@ constexpr std::int64_t kAloneUs = 200000;
 // Marks the checkpoint without bytes that FinishRestore makes; no task has this number.
 constexpr int kMarkerTask = -77;
 
-std::uint32_t TextPrefix(const llama_tokens& tokens) {
+std::uint32_t TextPrefix(absl::Span<const llama_token> tokens) {
   return static_cast<std::uint32_t>(std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) -
                                     tokens.begin());
 }
@@ -72,8 +73,9 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
     track.leftover = false;
   }
   LookupRequest request;
-  request.tokens = task.tokens.get_tokens();
-  request.cacheable_tokens = TextPrefix(request.tokens);
+  const absl::Span<const llama_token> tokens = TokensOf(task.tokens);
+  request.tokens.assign(tokens.begin(), tokens.end());
+  request.cacheable_tokens = TextPrefix(tokens);
   request.held_tokens = task.params.cache_prompt ? EffectiveHeld(slot, task) : 0;
   request.held_all =
       request.held_tokens == static_cast<std::uint32_t>(slot.prompt->n_tokens());
@@ -153,7 +155,7 @@ void Session::AddCheckpoint(const SlotView& slot, std::uint32_t tokens) {
 
 void Session::FinishRestore(const SlotView& slot, Track* track) {
   const std::uint32_t tokens = track->restore->restored_tokens();
-  const llama_tokens& prompt = slot.task->tokens.get_tokens();
+  const absl::Span<const llama_token> prompt = TokensOf(slot.task->tokens);
   const bool has_mtmd = slot.prompt->tokens.has_mtmd;
   slot.prompt->clear();
   slot.prompt->tokens =
