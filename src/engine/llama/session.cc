@@ -107,7 +107,7 @@ void Session::OnLoaded(LoadedView loaded) {
   if (options_.on_stages) {
     options_.on_stages(static_cast<int>(view_->stages().stages.size()));
   }
-  digest_thread_ = std::thread([this] { ComputeIdentity(); });
+  StartIdentity();
 }
 
 void Session::OnGate(const server_task& task) {
@@ -283,7 +283,9 @@ void Session::OnStopping() {
     calls += (calls.empty() ? "; calls: " : ", ") + hook + " " + std::to_string(count);
   }
   Log(LogLevel::kInfo, line + calls);
+  // It uses what the server owns, which goes now.
   stop_digest_ = true;
+  if (digest_thread_.joinable()) digest_thread_.join();
   // Nobody else would answer them: their threads would wait until the clients go away.
   if (loaded_.fail_waiting) loaded_.fail_waiting();
 }

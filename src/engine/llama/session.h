@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "parkade/conversation_cache.h"
+#include "parkade/identity.h"
 #include "src/engine/llama/hooks/server_hooks.h"
 #include "src/engine/llama/llama_memory_view.h"
 
@@ -93,6 +94,7 @@ class Session {
     std::map<std::string, std::string> adapters;  // by path
     std::string control_vectors;
     std::string projector;
+    std::string overrides;  // of the model's own values
   };
 
   bool Active() const { return view_ != nullptr; }
@@ -110,7 +112,8 @@ class Session {
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);
   void TakeShifts();
-  void ComputeIdentity();
+  void StartIdentity();
+  void ComputeIdentity(const common_params& params);
   std::string ContentDigest(const std::string& path, bool progress);
   std::string AdapterSet(const std::vector<common_adapter_lora_info>& lora) const;
   void Refuse(const std::string& why);
@@ -119,6 +122,10 @@ class Session {
   const SessionOptions options_;
   std::shared_ptr<const LlamaMemoryView> view_;
   LoadedView loaded_;
+  // What the context says of the identity. Made when it is loaded: idle sleep ends the context
+  // while the digest thread runs.
+  Identity context_identity_;
+  std::string file_stamps_;  // of the files that the identity names, when they were loaded
   std::map<int, Track> tracks_;
   std::atomic<int> restoring_{0};
   std::map<int, absl::Time> seen_;  // tasks that wait for a slot: when they came

@@ -1,5 +1,7 @@
 // Session: what must be equal for reuse. Contents are digested on a thread of their own.
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -30,7 +32,79 @@ std::string AdapterKey(const std::vector<common_adapter_lora_info>& lora) {
   return key;
 }
 
+// Tells whether a file is still the one that was loaded; "?" when it can't be looked at.
+std::string StampOf(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return "?";
+  char text[160];
+  snprintf(text, sizeof(text), "%llu %llu %lld %lld.%ld %lld.%ld\n",
+           static_cast<unsigned long long>(info.st_dev),
+           static_cast<unsigned long long>(info.st_ino), static_cast<long long>(info.st_size),
+           static_cast<long long>(info.st_mtim.tv_sec), info.st_mtim.tv_nsec,
+           static_cast<long long>(info.st_ctim.tv_sec), info.st_ctim.tv_nsec);
+  return text;
+}
+
+// Of all files that the identity names; empty when one of them can't be looked at.
+std::string FileStamps(const common_params& params) {
+  std::vector<std::string> paths = WeightShards(params.model.path);
+  for (const common_adapter_lora_info& adapter : params.lora_adapters) {
+    paths.push_back(adapter.path);
+  }
+  for (const common_control_vector_load_info& vector : params.control_vectors) {
+    paths.push_back(vector.fname);
+  }
+  if (!params.mmproj.path.empty()) paths.push_back(params.mmproj.path);
+  std::string stamps;
+  for (const std::string& path : paths) stamps += path + " " + StampOf(path);
+  return stamps.find('?') == std::string::npos ? stamps : "";
+}
+
+// Values of the model's file that were replaced on the command line: they change what is computed.
+std::string Overrides(const std::vector<llama_model_kv_override>& overrides) {
+  std::string text;
+  char value[192];
+  for (const llama_model_kv_override& entry : overrides) {
+    if (entry.key[0] == 0) break;  // the list's end
+    switch (entry.tag) {
+      case LLAMA_KV_OVERRIDE_TYPE_INT:
+        snprintf(value, sizeof(value), "int %lld", static_cast<long long>(entry.val_i64));
+        break;
+      case LLAMA_KV_OVERRIDE_TYPE_FLOAT:
+        snprintf(value, sizeof(value), "float %a", entry.val_f64);
+        break;
+      case LLAMA_KV_OVERRIDE_TYPE_BOOL:
+        snprintf(value, sizeof(value), "bool %d", entry.val_bool ? 1 : 0);
+        break;
+      case LLAMA_KV_OVERRIDE_TYPE_STR:
+        snprintf(value, sizeof(value), "str %.127s", entry.val_str);
+        break;
+    }
+    text += std::string(entry.key) + " " + value + "; ";
+  }
+  return text;
+}
+
 }  // namespace
+
+// After every load. What was known of the files stays known while they are the same, so that the
+// request that ends an idle sleep finds its conversation.
+void Session::StartIdentity() {
+  context_identity_ = Identity();
+  BuildIdentityFields(*view_, LlamaIdentityExtras(), &context_identity_);
+  const common_params& params = *loaded_.params;
+  const std::string stamps = FileStamps(params);
+  const bool same = !stamps.empty() && stamps == file_stamps_;
+  file_stamps_ = stamps;
+  {
+    absl::MutexLock lock(&mu_);
+    if (same && identity_ready_) return;
+    contents_known_ = false;
+    identity_ready_ = false;
+    identities_.clear();
+  }
+  digest_thread_ = std::thread([this, params] { ComputeIdentity(params); });
+}
 
 std::string Session::AdapterSet(const std::vector<common_adapter_lora_info>& lora) const {
   return AdapterKey(lora);
@@ -64,9 +138,9 @@ std::string Session::ContentDigest(const std::string& path, bool progress) {
   return "";
 }
 
-void Session::ComputeIdentity() {
-  const common_params& params = *loaded_.params;
+void Session::ComputeIdentity(const common_params& params) {
   Contents contents;
+  contents.overrides = Overrides(params.kv_overrides);
   contents.weights = ContentDigest(params.model.path, true);
   bool whole = !contents.weights.empty();
   for (const common_adapter_lora_info& adapter : params.lora_adapters) {
@@ -111,15 +185,17 @@ void Session::ComputeIdentity() {
 
 std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_lora_info>& lora) {
   const std::string key = AdapterKey(lora);
-  LlamaIdentityExtras extras;
+  Identity identity = context_identity_;
   {
     absl::MutexLock lock(&mu_);
     if (!contents_known_) return std::nullopt;
     auto known = identities_.find(key);
     if (known != identities_.end()) return known->second;
-    extras.weights = contents_.weights;
-    extras.control_vectors = contents_.control_vectors;
-    extras.projector = contents_.projector;
+    identity.Set("weights", contents_.weights);
+    identity.Set("control_vectors", contents_.control_vectors);
+    identity.Set("projector", contents_.projector);
+    if (!contents_.overrides.empty()) identity.Set("overrides", contents_.overrides);
+    std::string adapters;
     char scale[32];
     for (const common_adapter_lora_info& adapter : lora) {
       if (adapter.scale == 0.0f) continue;
@@ -127,11 +203,10 @@ std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_l
       // An adapter that was not there at start-up: fail closed.
       if (digest == contents_.adapters.end()) return std::nullopt;
       snprintf(scale, sizeof(scale), "*%a ", adapter.scale);
-      extras.adapters += digest->second + scale;
+      adapters += digest->second + scale;
     }
+    identity.Set("adapters", adapters);
   }
-  Identity identity;
-  BuildIdentityFields(*view_, extras, &identity);
   const absl::StatusOr<Digest128> digest =
       options_.cache->RegisterIdentity(identity, view_->layout());
   if (!digest.ok()) {

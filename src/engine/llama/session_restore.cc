@@ -77,8 +77,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   request.tokens.assign(tokens.begin(), tokens.end());
   request.cacheable_tokens = TextPrefix(tokens);
   request.held_tokens = task.params.cache_prompt ? EffectiveHeld(slot, task) : 0;
-  request.held_all =
-      request.held_tokens == static_cast<std::uint32_t>(slot.prompt->n_tokens());
+  request.held_all = request.held_tokens == static_cast<std::uint32_t>(slot.prompt->n_tokens());
   request.enabled = task.params.cache_prompt && slot.alora_start < 0;
   if (request.enabled) {
     const std::optional<Digest128> identity = IdentityFor(*slot.lora);
