@@ -135,6 +135,16 @@ void Session::TakeShifts() {
   }
 }
 
+// llama-server clears a slot only when a request names other adapters; when the usual ones changed
+// or come back, it goes on with the rows of the former. Those must not be stored as the others'.
+void Session::NoteAdapters(const SlotView& slot) {
+  Track& track = tracks_[slot.id];
+  std::string adapters = AdapterSet(*slot.lora);
+  if (adapters == track.adapters) return;
+  if (slot.prompt->n_tokens() > 0) track.shifted_from = 0;
+  track.adapters = std::move(adapters);
+}
+
 bool Session::Cacheable(const SlotView& slot) const {
   return slot.task != nullptr && IsCompletion(*slot.task) && !slot.task->is_child() &&
          slot.task->params.cache_prompt && slot.alora_start < 0;
@@ -229,6 +239,11 @@ void Session::CaptureLeftovers(const std::vector<SlotView>& slots) {
 void Session::OnIdle(const std::vector<SlotView>& slots) {
   if (!Active()) return;
   Timer timer(this, "idle");
+  // A launch that failed after its look-up: what it reads would hold buffers and pins.
+  for (const SlotView& slot : slots) {
+    Track& track = tracks_[slot.id];
+    if (track.restore != nullptr) DropRestore(&track, slot);
+  }
   CaptureLeftovers(slots);
   const bool left = std::any_of(tracks_.begin(), tracks_.end(),
                                 [](const auto& entry) { return entry.second.leftover; });
@@ -255,6 +270,10 @@ void Session::OnStopping() {
       if (slot.processing && Cacheable(slot)) Capture(slot, true);
     }
     auto left = [this] {
+      {
+        absl::MutexLock lock(&mu_);
+        if (!contents_known_) return false;  // nothing can be parked, however long one waits
+      }
       return std::any_of(tracks_.begin(), tracks_.end(),
                          [](const auto& entry) { return entry.second.leftover; });
     };

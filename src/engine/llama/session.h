@@ -84,8 +84,10 @@ class Session {
     absl::Time launched;
     absl::Time reused_at;
     bool first_token_seen = false;
-    // First position whose row was moved by a context shift since the sequence was empty.
+    // First position whose row is not what its token and the adapters in force would give: moved by
+    // a context shift, or computed with other adapters, since the sequence was empty.
     std::uint32_t shifted_from = UINT32_MAX;
+    std::string adapters;  // that the rows were computed with
   };
   class Timer;
   // Content digests of the files that the identity names.
@@ -112,6 +114,7 @@ class Session {
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);
   void TakeShifts();
+  void NoteAdapters(const SlotView& slot);
   void StartIdentity();
   void ComputeIdentity(const common_params& params);
   std::string ContentDigest(const std::string& path, bool progress);

@@ -57,6 +57,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   if (!Active()) return;
   Timer timer(this, "launched");
   TakeShifts();
+  NoteAdapters(slot);
   Track& track = tracks_[slot.id];
   if (track.restore != nullptr) DropRestore(&track, slot);
   auto seen = seen_.find(task.id);
@@ -265,6 +266,10 @@ void Session::OnReused(int slot, int reused) {
   track.reused_at = absl::Now();
   RemoveMarker(&track);
   if (track.restore == nullptr) return;
+  // Only when a step of the restore failed in a way that nobody foresaw.
+  if (track.pending) --restoring_;
+  track.pending = false;
+  track.sequence.reset();
   const bool restored = track.restore->state() == Restore::State::kRestored;
   options_.cache->FinishLookup(std::move(track.restore), tokens);
   track.restore.reset();
