@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "src/format/checksum.h"
@@ -32,6 +33,25 @@ CacheOptions WithBuffers(CacheOptions options) {
 std::uint64_t TokenCacheBytes(const CacheOptions& options) {
   if (options.ram_budget_bytes == 0) return 16 * kMib;
   return std::clamp<std::uint64_t>(options.ram_budget_bytes / 32, 8 * kMib, 64 * kMib);
+}
+
+// The first park that does not go on where the ones before it end, or that another one replaces:
+// a tail that was evicted while its rows could not be deleted, and then captured anew. Which forks
+// belong to which tail nobody knows, so both go.
+std::optional<std::uint32_t> FirstOutOfChain(const Conversation& conversation) {
+  std::uint32_t end = conversation.parent_tokens;
+  for (const ParkState& park : conversation.parks) {
+    if (park.first > end) return park.park;
+    if (park.count == 0) continue;
+    if (park.first < end) {
+      for (const ParkState& before : conversation.parks) {
+        if (before.count > 0 && before.end() > park.first) return before.park;
+      }
+      return park.park;
+    }
+    end = park.end();
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -143,7 +163,11 @@ absl::Status CacheImpl::Rewarm() {
   if (status = Tolerate(index, status); !status.ok()) return status;
   std::vector<ParkKey> keys;
   for (const Removal& removal : ended) keys.push_back(removal.key);
-  return keys.empty() ? absl::OkStatus() : tier.Remove(keys);
+  if (keys.empty()) return absl::OkStatus();
+  // Not removed (a full disk is read-only): they are ended again at the next start.
+  const absl::Status removed = tier.Remove(keys);
+  if (!removed.ok()) sink_->OnTierError(tier.kind(), Text(removed));
+  return absl::OkStatus();
 }
 
 void CacheImpl::LinkForks(const ForkParents& parents) {
@@ -172,13 +196,8 @@ std::vector<Removal> CacheImpl::EndAtGaps() {
   for (const ConversationId& id : ids) {
     const Handle handle = catalogue_.FindId(id);
     if (handle == kNoHandle) continue;  // went with its parent
-    const Conversation* conversation = catalogue_.Get(handle);
-    std::uint32_t end = conversation->parent_tokens;
-    for (const ParkState& park : conversation->parks) {
-      if (park.count > 0 && park.first == end) end = park.end();
-      if (park.first <= end) continue;
-      cut(handle, park.park);
-      break;
+    if (const std::optional<std::uint32_t> wrong = FirstOutOfChain(*catalogue_.Get(handle))) {
+      cut(handle, *wrong);
     }
   }
   for (const ConversationId& id : ids) {
