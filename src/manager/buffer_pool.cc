@@ -2,20 +2,24 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
-#include <new>
+#include <bit>
 
 namespace parkade {
 namespace {
 
-// Spare blocks kept for use again: enough for the readers of one restore.
-constexpr std::size_t kSpareBlocks = 16;
+// Spare memory kept for use again: enough for the readers of one restore.
+constexpr std::uint64_t kSpareBytes = 16 * kExtentBytes;
+constexpr std::size_t kSmallestKept = 64u << 10;
 constexpr std::size_t kPage = 4096;
 
 std::size_t CapacityFor(std::size_t bytes) {
-  if (bytes > kExtentBytes / 2 && bytes <= kExtentBytes) return kExtentBytes;
-  return (bytes + kPage - 1) / kPage * kPage;
+  if (bytes > kSmallestKept / 2 && bytes <= kExtentBytes) return std::bit_ceil(bytes);
+  return (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
 }
+
+bool IsKept(std::size_t capacity) { return capacity >= kSmallestKept && capacity <= kExtentBytes; }
 
 }  // namespace
 
@@ -24,10 +28,7 @@ class BufferPool::Block : public ExtentBuffer {
   Block(std::shared_ptr<BufferPool> pool, char* data, std::size_t size, std::size_t capacity,
         bool charged)
       : ExtentBuffer(data, size), pool_(std::move(pool)), capacity_(capacity), charged_(charged) {}
-  ~Block() override {
-    Uncharge();
-    pool_->GiveBlock(data(), capacity_);
-  }
+  ~Block() override { pool_->Return(data(), capacity_, charged_); }
   void Uncharge() {
     if (charged_.exchange(false)) pool_->Discharge(capacity_);
   }
@@ -44,74 +45,81 @@ std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes) {
 
 BufferPool::~BufferPool() {
   absl::MutexLock lock(&mu_);
-  for (char* block : spare_) munmap(block, kExtentBytes);
-}
-
-char* BufferPool::TakeBlock(std::size_t bytes, std::size_t* capacity) {
-  *capacity = CapacityFor(bytes == 0 ? 1 : bytes);
-  if (*capacity == kExtentBytes) {
-    absl::MutexLock lock(&mu_);
-    if (!spare_.empty()) {
-      char* block = spare_.back();
-      spare_.pop_back();
-      return block;
-    }
+  for (const auto& [capacity, blocks] : spare_) {
+    for (char* block : blocks) munmap(block, capacity);
   }
-  void* memory =
-      mmap(nullptr, *capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
-void BufferPool::GiveBlock(char* data, std::size_t capacity) {
-  if (capacity == kExtentBytes) {
+char* BufferPool::TakeSpare(std::size_t capacity) {
+  auto it = spare_.find(capacity);
+  if (it == spare_.end()) return nullptr;
+  // The one that came back first: the last one may still be in the cache of the core that imported
+  // it, from where another core gets it slower than from memory.
+  char* block = it->second.front();
+  it->second.pop_front();
+  if (it->second.empty()) spare_.erase(it);
+  spare_bytes_ -= capacity;
+  return block;
+}
+
+// Spare blocks are part of what the limit bounds.
+char* BufferPool::Charge(std::size_t capacity) {
+  char* block = TakeSpare(capacity);
+  charged_ += capacity;
+  while (spare_bytes_ > 0 && charged_ + spare_bytes_ > limit_bytes_) {
+    const std::size_t largest = spare_.rbegin()->first;
+    munmap(TakeSpare(largest), largest);
+  }
+  return block;
+}
+
+void BufferPool::Return(char* data, std::size_t capacity, bool charged) {
+  {
     absl::MutexLock lock(&mu_);
-    const std::uint64_t held = charged_ + (spare_.size() + 1) * kExtentBytes;
-    if (spare_.size() < kSpareBlocks && held <= limit_bytes_) {
-      spare_.push_back(data);
+    if (charged) charged_ -= capacity;
+    const std::uint64_t spare = spare_bytes_ + capacity;
+    if (IsKept(capacity) && spare <= kSpareBytes && charged_ + spare <= limit_bytes_) {
+      spare_[capacity].push_back(data);
+      spare_bytes_ = spare;
       return;
     }
   }
   munmap(data, capacity);
 }
 
-// Spare blocks are part of what the limit bounds, except the one that is about to be taken.
-void BufferPool::Charge(std::size_t bytes) {
-  charged_ += bytes;
-  const std::size_t taken = bytes == kExtentBytes ? 1 : 0;
-  while (spare_.size() > taken &&
-         charged_ + (spare_.size() - taken) * kExtentBytes > limit_bytes_) {
-    munmap(spare_.back(), kExtentBytes);
-    spare_.pop_back();
-  }
-}
-
-void BufferPool::Discharge(std::size_t bytes) {
+void BufferPool::Discharge(std::size_t capacity) {
   absl::MutexLock lock(&mu_);
-  charged_ -= bytes;
+  charged_ -= capacity;
 }
 
-std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, bool charged) {
-  std::size_t capacity = 0;
-  char* data = TakeBlock(bytes, &capacity);
-  if (data == nullptr) {
-    if (charged) Discharge(CapacityFor(bytes == 0 ? 1 : bytes));
-    return nullptr;
+std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t capacity, char* block,
+                                               bool charged) {
+  if (block == nullptr) {
+    void* memory =
+        mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      if (charged) Discharge(capacity);
+      return nullptr;
+    }
+    block = static_cast<char*>(memory);
   }
-  return std::make_shared<Block>(shared_from_this(), data, bytes, capacity, charged);
+  return std::make_shared<Block>(shared_from_this(), block, bytes, capacity, charged);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::TryAllocate(std::size_t bytes) {
-  const std::size_t capacity = CapacityFor(bytes == 0 ? 1 : bytes);
+  const std::size_t capacity = CapacityFor(bytes);
+  char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);
     if (shut_ || charged_ + capacity > limit_bytes_) return nullptr;
-    Charge(capacity);
+    block = Charge(capacity);
   }
-  return Make(bytes, true);
+  return Make(bytes, capacity, block, true);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
-  const std::size_t capacity = CapacityFor(bytes == 0 ? 1 : bytes);
+  const std::size_t capacity = CapacityFor(bytes);
+  char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);
     if (capacity > limit_bytes_) return nullptr;
@@ -120,13 +128,19 @@ std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
     };
     mu_.Await(absl::Condition(&fits));
     if (shut_) return nullptr;
-    Charge(capacity);
+    block = Charge(capacity);
   }
-  return Make(bytes, true);
+  return Make(bytes, capacity, block, true);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::AllocateUncharged(std::size_t bytes) {
-  return Make(bytes, false);
+  const std::size_t capacity = CapacityFor(bytes);
+  char* block = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    block = TakeSpare(capacity);
+  }
+  return Make(bytes, capacity, block, false);
 }
 
 void BufferPool::Uncharge(const ExtentBytes& buffer) {

@@ -2,13 +2,15 @@
 //
 // A pool is an account with a limit, not a fixed arena: a buffer is charged to it from allocation
 // until its last owner drops it, or until Uncharge, when a tier takes it into its own account.
-// Blocks of the usual extent size are kept and used again; others go back to the system.
+// Blocks of extent size, rounded up to a power of two, are kept and used again, so that a restore
+// touches few pages; others go back to the system.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -38,17 +40,22 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
  private:
   class Block;
   explicit BufferPool(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
-  std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, bool charged);
-  char* TakeBlock(std::size_t bytes, std::size_t* capacity);
-  void GiveBlock(char* data, std::size_t capacity);
-  void Charge(std::size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Discharge(std::size_t bytes);
+  // `block`: memory of that capacity, or null for new one.
+  std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, std::size_t capacity, char* block,
+                                     bool charged);
+  // Charges and returns a kept block of that capacity; null when there is none.
+  char* Charge(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  char* TakeSpare(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends a block's charge and life in one step: who waits for the room finds the block, too.
+  void Return(char* data, std::size_t capacity, bool charged);
+  void Discharge(std::size_t capacity);
 
   const std::uint64_t limit_bytes_;
   mutable absl::Mutex mu_;
   std::uint64_t charged_ ABSL_GUARDED_BY(mu_) = 0;
   bool shut_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<char*> spare_ ABSL_GUARDED_BY(mu_);  // blocks of kExtentBytes
+  std::map<std::size_t, std::deque<char*>> spare_ ABSL_GUARDED_BY(mu_);  // by capacity
+  std::uint64_t spare_bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace parkade

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "src/manager/buffer_pool.h"
@@ -66,6 +69,37 @@ TEST(ManagerBufferPool, AWaiterGetsTheBufferThatComesBack) {
   waiter.join();
   ASSERT_NE(got, nullptr);
   EXPECT_EQ(pool->charged_bytes(), 4 * kMib);
+}
+
+// A waiter wakes when the room is there; the block has to be there as well, or every extent of a
+// restore that waits for buffers would touch new pages.
+TEST(ManagerBufferPool, BlocksComeBackToWhoeverWaits) {
+  auto pool = BufferPool::Create(2 * kMib);
+  auto held = pool->TryAllocate(kMib + 1);
+  const char* block = held->data();
+  std::shared_ptr<ExtentBuffer> got;
+  std::thread waiter([&] { got = pool->Allocate(kMib + 4096); });
+  held.reset();
+  waiter.join();
+  ASSERT_NE(got, nullptr);
+  EXPECT_EQ(got->data(), block);
+  EXPECT_EQ(pool->charged_bytes(), 2 * kMib);
+}
+
+TEST(ManagerBufferPool, SpareBlocksMakeWayForOtherSizes) {
+  auto pool = BufferPool::Create(4 * kMib);
+  pool->TryAllocate(3 * kMib).reset();
+  std::vector<std::shared_ptr<ExtentBuffer>> small;
+  for (int i = 0; i < 4; ++i) {
+    small.push_back(pool->TryAllocate(768u << 10));
+    ASSERT_NE(small.back(), nullptr);
+    std::memset(small.back()->data(), i, small.back()->size());
+  }
+  EXPECT_EQ(pool->charged_bytes(), 4 * kMib);
+  EXPECT_EQ(pool->TryAllocate(1), nullptr);
+  small.clear();
+  EXPECT_EQ(pool->charged_bytes(), 0u);
+  EXPECT_NE(pool->TryAllocate(4 * kMib), nullptr);
 }
 
 TEST(ManagerBufferPool, ShutdownEndsTheWait) {
