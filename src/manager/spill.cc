@@ -126,6 +126,11 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
   const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   if (!stored.ok()) {
     sink_->OnTierError(kind, Text(stored));
+    // A tier that had to begin anew lost the identity: it is put again before the next park.
+    absl::MutexLock lock(&mu_);
+    if (absl::IsFailedPrecondition(stored)) {
+      identity_tiers_[record->summary.identity] &= static_cast<std::uint8_t>(~Bit(tier));
+    }
     return false;
   }
   sink_->OnSpill(kind, record->summary.payload_bytes, seconds);
