@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/format/checksum.h"
@@ -273,6 +274,9 @@ void DiskTier::Recover() {
 }
 
 void DiskTier::Tick() {
+  // One at a time: a second one has nothing to add.
+  if (ticking_.exchange(true)) return;
+  const auto release = absl::MakeCleanup([this] { ticking_ = false; });
   {
     absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
     if (db.ok() && !(*db)->health().ok()) Fail((*db)->health());

@@ -120,7 +120,8 @@ class DiskTier : public Tier {
   Digest128 secret_;
   std::string secret_row_;                                 // value, as copied into every segment
   std::atomic<std::uint64_t> catalogue_written_bytes_{0};  // by databases closed since open
-  // Only Tick's thread:
+  std::atomic<bool> ticking_{false};
+  // Only while ticking_:
   int ticks_until_recount_;
   int ticks_until_recovery_ = 0;
 
