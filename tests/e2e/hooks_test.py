@@ -10,7 +10,7 @@ from parkade_process import ROOT, ServerTest, model, tokens_of, wait_until
 DENSE = model("dense")
 # Small batches, so that a prompt takes many of them.
 SLOWLY = ("-b", "64", "-ub", "64")
-LONG_TOKENS = 12000
+LONG_TOKENS = 8000
 
 
 class HooksTest(ServerTest):
@@ -37,9 +37,9 @@ class HooksTest(ServerTest):
             if line.startswith(b"data: {"):
                 yield json.loads(line[6:])
 
-    def read_until(self, server, processed, prompt=None, context=16384):
+    def read_until(self, server, processed):
         """Begins a long prompt and waits until `processed` tokens of it are read."""
-        prompt = prompt or tokens_of("long", LONG_TOKENS)
+        prompt = tokens_of("long", LONG_TOKENS)
         connection = server.begin_stream(prompt, 16, return_progress=True)
         response = connection.getresponse()
         for event in self.events(response):
@@ -107,13 +107,13 @@ class HooksTest(ServerTest):
     def test_hook_decoded(self):
         """A long prompt is parked while it is read."""
         server = self.start(DENSE, *SLOWLY, context=32768)
-        prompt, connection, _ = self.read_until(server, 4500)
+        prompt, connection, _ = self.read_until(server, 3500)
         parked = server.wait_durable(2048)
         # Seen before anything was released.
         self.assertNotIn("stop processing", server.log())
         self.assertLess(parked["tokens"], len(prompt))
         connection.close()
-        self.assertGreater(self.calls(server)["decoded"], 4500 // 64)
+        self.assertGreater(self.calls(server)["decoded"], 3500 // 64)
 
     def test_hook_released(self):
         server = self.three_requests()
@@ -225,16 +225,16 @@ class HooksTest(ServerTest):
 
     def test_retry_in_the_same_process(self):
         server = self.start(DENSE, *SLOWLY, context=32768)
-        prompt, connection, response = self.read_until(server, 4000)
+        prompt, connection, response = self.read_until(server, 3000)
         response.close()
         connection.close()
         server.wait_for_line("stop processing: n_tokens = ")
         for name in ("other", "third"):
             server.ask(tokens_of(name, 100), 1)
         answer = server.ask(prompt, 1)
-        self.assertGreaterEqual(answer.cache_n, 4000)
+        self.assertGreaterEqual(answer.cache_n, 3000)
         wait_until(lambda: server.last_lookup()["prompt_tokens"] == LONG_TOKENS, "the lookup")
-        self.assert_served(server, "ram", 4000, LONG_TOKENS)
+        self.assert_served(server, "ram", 3000, LONG_TOKENS)
 
 
 if __name__ == "__main__":

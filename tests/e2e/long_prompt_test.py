@@ -69,19 +69,19 @@ class LongPromptTest(ServerTest):
         self.assert_same_answer(again, reference)
 
     def test_killed_in_the_middle_of_the_prompt(self):
-        prompt = tokens_of("long", 300)
+        prompt = tokens_of("long", 450)
         server = self.start_fat()
         connection = server.begin_stream(prompt, 8)
         durable = server.wait_durable(128)["durable_tokens"]
         self.assertNotIn("stop processing", server.log())
         server.kill()
         connection.close()
-        self.assertLess(durable, 300)
+        self.assertLess(durable, 450)
         server = self.start_fat()
         kept = server.conversations()[0]["durable_tokens"]
         self.assertGreaterEqual(kept, durable)
         answer = server.ask(prompt, 8)
-        self.assert_served(server, "disk", kept, 300)
+        self.assert_served(server, "disk", kept, 450)
         server.kill()
         plain = self.start_fat(disk=False)
         self.assert_same_answer(answer, plain.ask(prompt, 8))

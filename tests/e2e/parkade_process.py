@@ -26,7 +26,7 @@ MODELS = os.environ.get("PARKADE_TEST_MODELS_FOLDER", f"{ROOT}/build/models")
 GEMMA = os.environ.get("PARKADE_MODEL", f"{CACHE}/models/gemma-3-270m-q4_k_m.gguf")
 
 # Long enough for an overloaded machine; nothing waits this long unless it is broken.
-DEADLINE_S = float(os.environ.get("PARKADE_TEST_DEADLINE_S", "60"))
+DEADLINE_S = float(os.environ.get("PARKADE_TEST_DEADLINE_S", "120"))
 READY_LINE = "the weights are known"
 # Ids of ordinary pieces in the generated models' vocabulary.
 PIECES = range(260, 540)

@@ -81,7 +81,7 @@ class WindowTest(ServerTest):
         server = self.start_plain(GEMMA)
         words = server.tokenize(" ".join(
             f"Item {i} weighs {i * 7 % 101} grams and is coloured {('red', 'blue')[i % 2]}."
-            for i in range(300)))
+            for i in range(310)))
         self.assertGreater(len(words), 4300 + 100)
 
         def turn(name, count):

@@ -194,7 +194,8 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
     const std::uint32_t prompt = static_cast<std::uint32_t>(slot.task->n_tokens());
     const absl::Time now = absl::Now();
     bool boundary = window && count >= track.boundary + kBoundaryTokens;
-    bool due = count >= track.captured + capture_rows_;
+    // What did not fit into the buffers goes on as soon as there is room.
+    bool due = track.leftover || count >= track.captured + capture_rows_;
     if (count >= prompt && !track.first_token_seen) {
       track.first_token_seen = true;
       if (options_.on_prompt_read && busy == 1 && prompt > track.reused) {
