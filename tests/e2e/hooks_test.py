@@ -1,8 +1,10 @@
 """Every edit made to llama-server is live, seen from outside or in the server's last line."""
 
+import http.client
 import json
 import os
 import re
+import threading
 import unittest
 
 from parkade_process import ROOT, ServerTest, model, tokens_of, wait_until
@@ -194,6 +196,32 @@ class HooksTest(ServerTest):
         plain.ask(prompt, len(received) + 1)
         reference = plain.ask(prompt + received + tokens_of("turn", 10), 64)
         self.assert_same_answer(answer, reference)
+
+    def test_hook_stopped(self):
+        """Requests that come in while it stops are answered too, so that it ends in time."""
+        server = self.start(DENSE)
+        begun = threading.Barrier(7)
+
+        def keep_asking(name):
+            connection = server.begin_stream(tokens_of(name, 300), 2000)
+            begun.wait()
+            try:
+                while True:
+                    connection.getresponse().read()
+                    connection.close()
+                    connection = server.begin_stream(tokens_of(name, 300), 2000)
+            except (OSError, http.client.HTTPException):
+                connection.close()
+
+        clients = [threading.Thread(target=keep_asking, args=(f"client {i}",)) for i in range(6)]
+        for client in clients:
+            client.start()
+        begun.wait()
+        self.assertLess(server.terminate(), 10)
+        for client in clients:
+            client.join()
+        self.assertEqual(server.process.returncode, 0, server.log())
+        self.assertIn("every request is answered", server.log())
 
     def test_stopping_in_the_middle_of_a_prompt(self):
         server = self.start(DENSE, *SLOWLY, context=32768)

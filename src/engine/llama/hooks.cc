@@ -68,6 +68,9 @@ bool NothingToRestore() noexcept {
 void hook_stopping() noexcept {
   Guarded("stopping", [](Session& session) { session.OnStopping(); });
 }
+void hook_stopped() noexcept {
+  Guarded("stopped", [](Session& session) { session.OnStopped(); });
+}
 
 }  // namespace parkade
 

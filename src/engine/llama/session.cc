@@ -3,6 +3,7 @@
 #include "src/engine/llama/session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr std::uint64_t kCaptureBytes = 32ull << 20;
 // a prompt that is asked again needs a state before its end.
 constexpr std::uint32_t kBeforePromptEnd = 4;
 
+constexpr std::chrono::milliseconds kRefuseEvery(50);
+
 bool IsCompletion(const server_task& task) {
   return task.type == SERVER_TASK_TYPE_COMPLETION || task.type == SERVER_TASK_TYPE_INFILL;
 }
@@ -37,6 +40,7 @@ Session::Session(SessionOptions options) : options_(std::move(options)) {}
 Session::~Session() {
   stop_digest_ = true;
   if (digest_thread_.joinable()) digest_thread_.join();
+  OnStopped();
 }
 
 void Session::Log(LogLevel level, const std::string& line) const {
@@ -306,8 +310,22 @@ void Session::OnStopping() {
   // It uses what the server owns, which goes now.
   stop_digest_ = true;
   if (digest_thread_.joinable()) digest_thread_.join();
-  // Nobody else would answer them: their threads would wait until the clients go away.
-  if (loaded_.fail_waiting) loaded_.fail_waiting();
+  // Nobody else would answer them: their threads would wait until the clients go away. Not once
+  // only, because requests come in until the sockets are closed.
+  if (!loaded_.fail_waiting) return;
+  refuse_thread_ = std::thread([this] {
+    while (!stopped_) {
+      loaded_.fail_waiting();
+      std::this_thread::sleep_for(kRefuseEvery);
+    }
+  });
+}
+
+void Session::OnStopped() {
+  stopped_ = true;
+  if (!refuse_thread_.joinable()) return;
+  refuse_thread_.join();
+  Log(LogLevel::kInfo, "every request is answered");
 }
 
 }  // namespace parkade

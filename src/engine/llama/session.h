@@ -2,6 +2,7 @@
 //
 // The hooks run on the serving thread. Session adds one thread of its own, which computes the
 // content digests that the identity needs; until they are known nothing is looked up or parked.
+// While the server stops, another one answers requests that nobody else would.
 #pragma once
 
 #include <atomic>
@@ -62,6 +63,7 @@ class Session {
   void OnReleased(const SlotView& slot);
   void OnIdle(const std::vector<SlotView>& slots);
   void OnStopping();
+  void OnStopped();
   bool NothingToRestore() const { return restoring_ == 0; }
 
   ConversationCache* cache() const { return options_.cache; }
@@ -143,6 +145,8 @@ class Session {
 
   std::atomic<bool> stop_digest_{false};
   std::thread digest_thread_;
+  std::atomic<bool> stopped_{false};
+  std::thread refuse_thread_;  // from OnStopping to OnStopped
 };
 
 // The process's session; hooks without one do nothing. Not owned.

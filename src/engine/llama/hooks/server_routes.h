@@ -11,5 +11,7 @@ server_http_context::handler_t hook_metrics(server_http_context::handler_t their
 void hook_routes(server_http_context& http);
 // The main loop has ended: busy slots are parked, the queue is drained.
 void hook_stopping() noexcept;
+// No request is left.
+void hook_stopped() noexcept;
 
 }  // namespace parkade
