@@ -17,7 +17,7 @@ class WindowTest(ServerTest):
     def scenario(self, model_path, early, late, branch, window, turn):
         """Parks at `early` and at `late`, restarts with more slots, goes on and branches off."""
         chat = turn("chat", late)
-        first = self.start(model_path)
+        first = self.start(model_path, context=2 * 8192)
         first.ask(chat[:early], 4)
         first.ask(chat, 32)
         first.wait_durable(late)
