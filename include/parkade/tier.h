@@ -38,7 +38,9 @@ struct ConversationAttributes {
   std::uint64_t hits = 0;
   bool pinned = false;
   std::string name;               // user's name for a saved session; empty: none
-  std::uint32_t name_tokens = 0;  // position the name stands for
+  // Position the name stands for. Without a name and not zero: the conversation was forgotten, and
+  // what it has up to here is kept for forks only.
+  std::uint32_t name_tokens = 0;
 };
 
 struct StoredIdentity {

@@ -153,14 +153,24 @@ absl::Status CacheImpl::Rewarm() {
   });
   if (status = Tolerate(index, status); !status.ok()) return status;
   LinkForks(parents);
-  const std::vector<Removal> ended = EndAtGaps();
+  std::vector<Removal> ended = EndAtGaps();
+  std::vector<ConversationId> forgotten;
   status = tier.EnumerateAttributes(
-      [this](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      [&](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
         const Handle handle = catalogue_.FindId(attributes.conversation);
         if (handle == kNoHandle) return;
         catalogue_.Get(handle)->attributes = attributes;
+        if (attributes.name.empty() && attributes.name_tokens > 0) {
+          forgotten.push_back(attributes.conversation);
+        }
       });
   if (status = Tolerate(index, status); !status.ok()) return status;
+  for (const ConversationId& id : forgotten) {
+    const Handle handle = catalogue_.FindId(id);
+    std::uint32_t kept = 0;
+    if (handle == kNoHandle) continue;  // went with the last fork of it
+    for (Removal& removal : catalogue_.Forget(handle, &kept)) ended.push_back(std::move(removal));
+  }
   std::vector<ParkKey> keys;
   for (const Removal& removal : ended) keys.push_back(removal.key);
   if (keys.empty()) return absl::OkStatus();
@@ -281,15 +291,20 @@ void CacheImpl::WriteAttributes(bool all) {
   for (const ConversationAttributes& row : dirty) ForgetLateAttributes(tier, row.conversation);
 }
 
-// Attributes that were written after their conversation was forgotten must not stay.
+// Attributes that were written after their conversation was forgotten must not stay. Of one that
+// is kept for its forks the mark stays that says so.
 void CacheImpl::ForgetLateAttributes(std::size_t tier, const ConversationId& id) {
+  ConversationAttributes mark;
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(id);
     if (handle != kNoHandle && !catalogue_.Get(handle)->forgotten) return;
+    if (handle != kNoHandle) mark = catalogue_.Get(handle)->attributes;
   }
-  const absl::Status forgotten = tiers_[tier]->Forget(id, {});
-  if (!forgotten.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(forgotten));
+  const absl::Status done = mark.conversation.IsZero() ? tiers_[tier]->Forget(id, {})
+                                                       : tiers_[tier]->WriteAttributes(
+                                                             absl::MakeConstSpan(&mark, 1), true);
+  if (!done.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(done));
 }
 
 // Index, buffers and tokens are counted first; images get the rest.

@@ -126,6 +126,7 @@ void Catalogue::ShrinkForgotten(Handle handle, std::vector<Removal>* out) {
     kept = std::max(kept, Get(child)->parent_tokens);
   }
   conversation->kept_tokens = kept;
+  conversation->attributes.name_tokens = kept;
   for (std::size_t i = conversation->parks.size(); i-- > 0;) {
     const ParkState& park = conversation->parks[i];
     // Window rows and checkpoints right where a fork leaves are of use to it.

@@ -121,6 +121,7 @@ QueueInfo CacheImpl::Queue() const {
 
 absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   std::vector<Removal> removals;
+  ConversationAttributes mark;
   std::uint32_t kept = 0;
   {
     absl::MutexLock lock(&mu_);
@@ -129,6 +130,7 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
       return absl::NotFoundError("no such conversation");
     }
     removals = catalogue_.Forget(handle, &kept);
+    if (kept > 0) mark = catalogue_.Get(handle)->attributes;
   }
   absl::Status forgotten;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
@@ -142,6 +144,10 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
     }
     for (const auto& [conversation, parks] : keys) {
       forgotten.Update(tiers_[tier]->Forget(conversation, parks));
+    }
+    // Without the mark a restart would bring it back.
+    if (kept > 0 && tiers_[tier]->durable()) {
+      forgotten.Update(tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&mark, 1), true));
     }
     if (bytes > 0) sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kManual, bytes);
   }

@@ -30,6 +30,8 @@ struct Setup {
   RigModel (*model)();
   bool ram;
   bool durable;
+  bool disk = false;
+  bool reopens() const { return durable || disk; }
 };
 
 class CacheModel : public ::testing::TestWithParam<Setup> {
@@ -46,6 +48,7 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
     RigOptions options(GetParam().model());
     options.ram = GetParam().ram;
     options.durable = GetParam().durable;
+    options.disk = GetParam().disk;
     options.cache.capture_buffer_bytes = 2ull << 20;
     options.cache.ram_budget_bytes = options.ram ? kRamBudget : 0;
     return options;
@@ -136,7 +139,7 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
     if (what < 70) return Turn();
     if (what < 80) return Abandon();
     if (what < 84) return Shrink();
-    if (what < 90 && GetParam().durable) {
+    if (what < 90 && GetParam().reopens()) {
       rig_.Settle();
       rig_.Close();
       rig_.Open();
@@ -162,7 +165,8 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
       }
     }
     for (const TierInfo& tier : rig_.cache().Tiers()) {
-      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 0).ok());
+      // 1: the disk tier takes 0 for "choose yourself".
+      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 1).ok());
     }
     EXPECT_TRUE(rig_.cache().List(10000, ConversationId()).empty());
     EXPECT_EQ(rig_.cache().Queue().spill_queue_bytes, 0u);
@@ -195,7 +199,7 @@ TEST_P(CacheModel, WhileNothingIsGivenUpEveryPrefixIsFound) {
   for (int turn = 0; turn < 60 && !HasFailure(); ++turn) {
     SCOPED_TRACE("turn " + std::to_string(turn));
     Turn();
-    if (GetParam().durable && turn % 20 == 19) {
+    if (GetParam().reopens() && turn % 20 == 19) {
       rig_.Settle();
       rig_.Close();
       rig_.Open();
@@ -213,7 +217,9 @@ INSTANTIATE_TEST_SUITE_P(All, CacheModel,
                                            Setup{"WindowBoth", WindowModel, true, true},
                                            Setup{"StateBoth", StateModel, true, true},
                                            Setup{"MixedRam", MixedModel, true, false},
-                                           Setup{"MixedBoth", MixedModel, true, true}),
+                                           Setup{"MixedBoth", MixedModel, true, true},
+                                           Setup{"FullDisk", FullModel, false, false, true},
+                                           Setup{"MixedRamDisk", MixedModel, true, false, true}),
                          [](const ::testing::TestParamInfo<Setup>& info) {
                            return std::string(info.param.name);
                          });

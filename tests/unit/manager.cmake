@@ -1,6 +1,7 @@
 parkade_library(parkade_manager_rig
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/manager_rig.cc
-  DEPENDS parkade_manager parkade_engine_fake parkade_tier_ram parkade_test_support GTest::gtest)
+  DEPENDS parkade_manager parkade_engine_fake parkade_tier_disk parkade_tier_ram
+          parkade_test_support GTest::gtest)
 parkade_test(manager_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/manager_accounting_test.cc

@@ -113,6 +113,35 @@ TEST(ManagerListing, TheLastForkTakesAForgottenParentAlong) {
   EXPECT_EQ(rig.Look(tree.trunk).matched_tokens, 0u);
 }
 
+TEST(ManagerListing, ForgottenIsForgottenAfterARestartToo) {
+  for (const bool disk : {false, true}) {
+    RigOptions options;
+    options.durable = !disk;
+    options.disk = disk;
+    Rig rig(options);
+    const Tree tree = MakeTree(rig);
+    ASSERT_TRUE(rig.cache().Pin(tree.root, true, "private").ok());
+    ASSERT_TRUE(rig.cache().Forget(tree.root).ok());
+    for (int restart = 0; restart < 2; ++restart) {
+      rig.Settle();
+      rig.Close();
+      rig.Open();
+      ASSERT_EQ(All(rig).size(), 1u);
+      EXPECT_EQ(All(rig)[0].id, tree.fork);
+      EXPECT_EQ(rig.Look(Fork(tree.trunk, 600, 5, 5)).matched_tokens, 400u);
+      auto engine = rig.MakeEngine();
+      EXPECT_EQ(rig.Run(*engine, Fork(tree.branch, 600, 6, 5)).record.reused_tokens, 600u);
+    }
+    ASSERT_TRUE(rig.cache().Forget(tree.fork).ok());
+    EXPECT_EQ(ParksIn(rig.durable()), 0u);
+    EXPECT_TRUE(rig.durable()
+                    .EnumerateAttributes([](const ConversationAttributes& attributes) {
+                      ADD_FAILURE() << attributes.name << attributes.name_tokens;
+                    })
+                    .ok());
+  }
+}
+
 TEST(ManagerListing, ForgettingWhileItIsQueuedWritesNothing) {
   Rig rig(Both());
   absl::Notification go_on;

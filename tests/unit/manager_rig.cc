@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
 #include "src/engine/fake/fake_rows.h"
 #include "tests/support/heap_buffer.h"
+#include "tiers/disk/disk_tier.h"
 #include "tiers/ram/ram_tier.h"
 
 namespace parkade::test {
@@ -123,15 +126,33 @@ RigOptions::RigOptions(RigModel which) : model(which) {
 }
 
 Rig::Rig(RigOptions options) : options_(std::move(options)) {
-  if (options_.durable) {
+  if (options_.disk) {
+    std::string folder = ::testing::TempDir() + "parkade-manager-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) std::abort();
+    folder_ = folder;
+  } else if (options_.durable) {
     medium_ = MakeRamTier({options_.durable_budget_bytes, 0, Unlimited});
   }
   Open();
 }
 
-Rig::~Rig() { Close(); }
+Rig::~Rig() {
+  Close();
+  if (!folder_.empty()) std::filesystem::remove_all(folder_);
+}
 
 void Rig::Close() { cache_.reset(); }
+
+std::unique_ptr<Tier> Rig::OpenDurable() {
+  if (!options_.disk) return std::make_unique<LentTier>(medium_);
+  DiskTierOptions disk;
+  disk.directory = folder_;
+  disk.budget_bytes = options_.durable_budget_bytes;
+  disk.min_free_bytes = 0;
+  absl::StatusOr<std::unique_ptr<Tier>> tier = OpenDiskTier(disk);
+  EXPECT_TRUE(tier.ok()) << tier.status();
+  return tier.ok() ? *std::move(tier) : nullptr;
+}
 
 void Rig::Open() {
   std::vector<std::unique_ptr<Tier>> tiers;
@@ -142,8 +163,8 @@ void Rig::Open() {
     tiers_.push_back(ram_ = tier.get());
     tiers.push_back(std::move(tier));
   }
-  if (options_.durable) {
-    auto tier = std::make_unique<FaultyTier>(std::make_unique<LentTier>(medium_));
+  if (options_.durable || options_.disk) {
+    auto tier = std::make_unique<FaultyTier>(OpenDurable());
     tiers_.push_back(durable_ = tier.get());
     tiers.push_back(std::move(tier));
   }

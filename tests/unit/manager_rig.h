@@ -34,9 +34,9 @@ struct RigOptions {
   RigModel model;
   CacheOptions cache;  // set for small tests by the constructor
   bool ram = true;
-  bool durable = false;  // a second tier, which lives on when the cache is closed
+  bool durable = false;  // a second tier in memory, which lives on when the cache is closed
+  bool disk = false;     // or the disk tier, in a folder of its own
   std::uint64_t durable_budget_bytes = 1ull << 30;
-  std::string disk_directory;  // set: the durable tier is the disk tier there
 
   RigOptions();
   explicit RigOptions(RigModel which);
@@ -82,7 +82,10 @@ class Rig {
   Restore::State StepToEnd(Restore& restore, FakeEngine& engine);
 
  private:
+  std::unique_ptr<Tier> OpenDurable();
+
   RigOptions options_;
+  std::string folder_;  // of the disk tier
   RecordingSink sink_;
   std::shared_ptr<Tier> medium_;  // what the durable tier writes to
   FaultyTier* ram_ = nullptr;
