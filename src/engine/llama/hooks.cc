@@ -1,5 +1,5 @@
-// The functions that the edited llama.cpp files call, and the one call of llama.cpp's library that
-// is wrapped by the linker. None of them throws: the cache never fails a request.
+// The functions that the edited llama.cpp files call, and the calls of llama.cpp's library that
+// are wrapped by the linker. None of them throws: the cache never fails a request.
 
 #include <atomic>
 #include <exception>
@@ -86,5 +86,21 @@ void __wrap_llama_memory_seq_add(llama_memory_t memory, llama_seq_id sequence, l
                                  llama_pos end, llama_pos delta) {
   parkade::ShiftLog::Note(sequence, begin + (delta < 0 ? delta : 0));
   __real_llama_memory_seq_add(memory, sequence, begin, end, delta);
+}
+
+// A slot file may come from another model, adapter or version: its rows are used, as llama-server
+// does, and never parked.
+size_t __real_llama_state_seq_load_file(llama_context* context, const char* path,
+                                        llama_seq_id sequence, llama_token* tokens, size_t capacity,
+                                        size_t* count);
+size_t __wrap_llama_state_seq_load_file(llama_context* context, const char* path,
+                                        llama_seq_id sequence, llama_token* tokens, size_t capacity,
+                                        size_t* count);
+
+size_t __wrap_llama_state_seq_load_file(llama_context* context, const char* path,
+                                        llama_seq_id sequence, llama_token* tokens, size_t capacity,
+                                        size_t* count) {
+  if (tokens != nullptr) parkade::ShiftLog::Note(sequence, 0);
+  return __real_llama_state_seq_load_file(context, path, sequence, tokens, capacity, count);
 }
 }
