@@ -88,13 +88,12 @@ class WindowTest(ServerTest):
             begin = {"chat": 0, "turn": 4300, "branch": 4360}[name]
             return words[begin:begin + count]
         longer, again, branched, other = self.scenario(GEMMA, 300, 4300, 2900, 512, turn)
-        # The branch's reference is read without a gap; the small cache rounds a little.
+        # The branch's reference is read without a gap. In a small cache sums round differently: the
+        # likeliest token is the same and about as likely, step after step.
         reference = server.ask(branched, 32, n_probs=10)
-        near = [abs(other.logprobs[0][t] - reference.logprobs[0][t])
-                for t in set(other.logprobs[0]) & set(reference.logprobs[0])]
-        self.assertGreaterEqual(len(near), 5)
-        self.assertLess(max(near), 0.5)
-        self.assertEqual(other.tokens[0], reference.tokens[0])
+        self.assertEqual(other.tokens[:6], reference.tokens[:6])
+        for mine, theirs, token in zip(other.logprobs[:6], reference.logprobs, other.tokens):
+            self.assertLess(abs(mine[token] - theirs[token]), 0.5)
         self.assertEqual(len(again.tokens), 32)
         self.assertEqual(len(longer), 4330)
 
