@@ -26,7 +26,7 @@ constexpr int kPairs = 12;
 // Student's t for a 95 % interval of kPairs values.
 constexpr double kStudent = 2.201;
 constexpr double kPromptTokens = 2000;
-constexpr int kAnswerTokens = 64;
+constexpr double kAnswerTokens = 64;
 constexpr Token kFirstOrdinaryToken = 1000;
 
 struct Ratio {
@@ -123,7 +123,7 @@ absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options) {
   const absl::StatusOr<double> hooks_before = HookSeconds(*with.server);
   if (!hooks_before.ok()) return hooks_before.status();
   CompletionRequest request;
-  request.answer_tokens = kAnswerTokens;
+  request.answer_tokens = static_cast<int>(std::max(16.0, kAnswerTokens * options.scale));
   for (int pair = 0; pair < kPairs; ++pair) {
     request.prompt = RandomTokens(count, random());
     for (Token& token : request.prompt) token += kFirstOrdinaryToken;
@@ -141,7 +141,7 @@ absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options) {
   Outcome outcome;
   outcome.notes.push_back(
       absl::StrFormat("%d pairs, %d tokens in, %d out; *_low and *_high: 95 %% interval", kPairs,
-                      count, kAnswerTokens));
+                      count, request.answer_tokens));
   outcome.Add("ttft_ratio", first_token.median);
   outcome.Add("ttft_ratio_low", first_token.low);
   outcome.Add("ttft_ratio_high", first_token.high);

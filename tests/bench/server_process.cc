@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,8 +24,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/bench/measure.h"
-
-extern char** environ;
 
 namespace parkade::bench {
 namespace {
@@ -77,16 +75,19 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& command, const std::
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, words[0], &files, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) return absl::UnavailableError(absl::StrCat(command[0], ": ", strerror(error)));
-  return pid;
+  const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (log < 0) return absl::UnavailableError(absl::StrCat(log_file, ": ", strerror(errno)));
+  const auto close_log = absl::MakeCleanup([log] { ::close(log); });
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return absl::UnavailableError(strerror(errno));
+  if (pid > 0) return pid;
+  // The server must not outlive a bench that is killed.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() == parent && ::dup2(log, STDOUT_FILENO) >= 0 && ::dup2(log, STDERR_FILENO) >= 0) {
+    ::execv(words[0], words.data());
+  }
+  ::_exit(127);
 }
 
 std::string FileText(const std::string& path) {
