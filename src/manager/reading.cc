@@ -174,8 +174,8 @@ bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Sta
   const bool gone = absl::IsDataLoss(status) || absl::IsNotFound(status);
   // The park goes, and with it what stands on it.
   const bool held = gone && DropPark(tier, key, EvictReason::kCorrupt);
-  // Not found because it was evicted between question and answer: nothing is wrong.
-  if (absl::IsNotFound(status) && !held) return true;
+  // Evicted between question and answer, or another reader has given it up and counted it.
+  if (gone && !held) return true;
   sink_->OnTierError(kind, Text(status));
   if (absl::IsDataLoss(status)) sink_->OnCorrupt(kind);
   return gone;
