@@ -22,6 +22,7 @@
 #include "src/manager/buffer_pool.h"
 #include "src/manager/catalogue.h"
 #include "src/manager/restore_op.h"
+#include "src/manager/shared_reads.h"
 #include "src/manager/token_cache.h"
 
 namespace parkade {
@@ -113,6 +114,7 @@ class CacheImpl : public ConversationCache {
   void ReadOne(const std::shared_ptr<RestoreOp>& op);
   std::shared_ptr<ExtentBuffer> ReadBuffer(std::size_t bytes, bool promoted);
   ExtentBytes CutForFork(RestoreOp* op, const PlannedExtent& extent, ExtentBytes bytes);
+  void ReadAhead(RestoreOp* op, std::uint32_t index);
   absl::StatusOr<ExtentBytes> FetchExtent(RestoreOp* op, std::uint32_t index);
   void FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status);
   void PreparePromotions(RestoreOp* op);
@@ -218,6 +220,7 @@ class CacheImpl : public ConversationCache {
   std::shared_ptr<BufferPool> capture_pool_;
   std::shared_ptr<BufferPool> read_pool_;
   TokenCache tokens_;
+  SharedReads shared_reads_;
 
   mutable absl::Mutex mu_;
   Catalogue catalogue_ ABSL_GUARDED_BY(mu_);

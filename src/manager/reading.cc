@@ -72,6 +72,7 @@ void CacheImpl::ReadOne(const std::shared_ptr<RestoreOp>& op) {
     std::erase(to_read_, op);
     return;
   }
+  ReadAhead(op.get(), index);
   absl::StatusOr<ExtentBytes> bytes = FetchExtent(op.get(), index);
   if (!bytes.ok()) {
     if (!op->cancelled) FailRead(op.get(), index, bytes.status());
@@ -114,6 +115,24 @@ ExtentBytes CacheImpl::CutForFork(RestoreOp* op, const PlannedExtent& extent, Ex
   return copy;
 }
 
+// Where a park begins, the medium is told of the next one, at the start of both, so that it always
+// has something to do.
+void CacheImpl::ReadAhead(RestoreOp* op, std::uint32_t index) {
+  const std::vector<PlannedExtent>& extents = op->plan.extents;
+  const std::uint32_t park = extents[index].park;
+  if (index > 0 && extents[index - 1].park == park) return;
+  std::vector<std::pair<int, ParkKey>> soon;
+  {
+    // Abandon empties the plan.
+    absl::MutexLock lock(&mu_);
+    const std::vector<PlannedPark>& parks = op->plan.parks;
+    for (std::size_t i = index == 0 ? park : park + 1; i < parks.size() && i <= park + 1; ++i) {
+      if (parks[i].tier != kFromQueue) soon.emplace_back(parks[i].tier, parks[i].key);
+    }
+  }
+  for (const auto& [tier, key] : soon) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
+}
+
 absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t index) {
   const PlannedExtent extent = op->plan.extents[index];
   PlannedPark park;
@@ -139,11 +158,19 @@ absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t 
       absl::MutexLock lock(&op->mu);
       promote = extent.park < op->promotions.size() && op->promotions[extent.park] != nullptr;
     }
-    auto allocate = [&](std::size_t size) { return ReadBuffer(size, promote); };
-    absl::StatusOr<ExtentBytes> read =
-        tiers_[park.tier]->ReadExtent(park.key, extent.ordinal, allocate);
-    if (!read.ok()) return read.status();
-    bytes = *std::move(read);
+    const SharedReads::Key key{park.tier, park.key, extent.ordinal};
+    bytes = shared_reads_.Join(key);
+    if (bytes == nullptr) {
+      auto allocate = [&](std::size_t size) { return ReadBuffer(size, promote); };
+      absl::StatusOr<ExtentBytes> read =
+          tiers_[park.tier]->ReadExtent(park.key, extent.ordinal, allocate);
+      shared_reads_.Finish(key, read.ok() ? *read : nullptr);
+      if (!read.ok()) return read.status();
+      bytes = *std::move(read);
+    } else if (promote) {
+      // Read for somebody else, kept for the RAM tier: it must not hold a place of the pool.
+      BufferPool::Uncharge(bytes);
+    }
   }
   if (bytes->size() != extent.info.raw_bytes ||
       !(Checksum(absl::MakeConstSpan(bytes->data(), bytes->size())) == extent.info.checksum)) {

@@ -1,6 +1,7 @@
 #include "tiers/disk/segment_reader.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,6 +13,8 @@ namespace {
 
 constexpr std::size_t kFirstHeadBytes = 16u << 10;
 constexpr std::size_t kKeptBuffers = 4;
+// Linux takes up no more of one hint than the device's largest request or readahead, without saying.
+constexpr off_t kAdviseBytes = 1 << 20;
 
 }  // namespace
 
@@ -89,8 +92,12 @@ absl::Status SegmentReader::ReadStored(std::uint64_t segment, const StoredExtent
 
 void SegmentReader::Advise(std::uint64_t segment) {
   absl::StatusOr<SharedFd> fd = Open(segment);
+  struct stat info;
   // swallow: a hint.
-  if (fd.ok()) (void)::posix_fadvise((*fd)->get(), 0, 0, POSIX_FADV_WILLNEED);
+  if (!fd.ok() || ::fstat((*fd)->get(), &info) != 0) return;
+  for (off_t at = 0; at < info.st_size; at += kAdviseBytes) {
+    if (::posix_fadvise((*fd)->get(), at, kAdviseBytes, POSIX_FADV_WILLNEED) != 0) return;
+  }
 }
 
 void SegmentReader::Drop(std::uint64_t segment) {

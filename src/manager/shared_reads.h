@@ -1,0 +1,43 @@
+// One read serves all that want the same extent at the same time, and after it as long as somebody
+// holds its bytes (an import that waits, the RAM tier that took them up).
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "parkade/image.h"
+
+namespace parkade {
+
+// Thread safe. Holds no bytes itself.
+class SharedReads {
+ public:
+  struct Key {
+    int tier = 0;
+    ParkKey park;
+    std::uint32_t extent = 0;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+
+  // The bytes, when somebody has them or is just reading them (then it waits). Null: the caller
+  // reads, and must call Finish.
+  ExtentBytes Join(const Key& key);
+  // Null: the read failed; the next one that waits tries itself.
+  void Finish(const Key& key, const ExtentBytes& bytes);
+
+ private:
+  struct Entry {
+    bool reading = false;
+    std::weak_ptr<const ExtentBuffer> bytes;
+  };
+  void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  absl::Mutex mu_;
+  std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace parkade
