@@ -115,22 +115,21 @@ ExtentBytes CacheImpl::CutForFork(RestoreOp* op, const PlannedExtent& extent, Ex
   return copy;
 }
 
-// Where a park begins, the medium is told of the next one, at the start of both, so that it always
-// has something to do.
+// Where a park begins, the medium is told of the next one, so that it has no pause in between.
 void CacheImpl::ReadAhead(RestoreOp* op, std::uint32_t index) {
   const std::vector<PlannedExtent>& extents = op->plan.extents;
   const std::uint32_t park = extents[index].park;
   if (index > 0 && extents[index - 1].park == park) return;
-  std::vector<std::pair<int, ParkKey>> soon;
+  int tier = kFromQueue;
+  ParkKey key;
   {
     // Abandon empties the plan.
     absl::MutexLock lock(&mu_);
-    const std::vector<PlannedPark>& parks = op->plan.parks;
-    for (std::size_t i = index == 0 ? park : park + 1; i < parks.size() && i <= park + 1; ++i) {
-      if (parks[i].tier != kFromQueue) soon.emplace_back(parks[i].tier, parks[i].key);
-    }
+    if (park + 1 >= op->plan.parks.size()) return;
+    tier = op->plan.parks[park + 1].tier;
+    key = op->plan.parks[park + 1].key;
   }
-  for (const auto& [tier, key] : soon) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
+  if (tier != kFromQueue) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
 }
 
 absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t index) {

@@ -50,9 +50,9 @@ absl::Status WarmPageCache(const std::string& path);
 std::uint64_t BlockBytes(const std::string& folder);
 std::uint64_t FreeBytes(const std::string& folder);
 
-// The read reference: one thread, O_DIRECT, 2 MiB a call. Returns seconds. Unimplemented where the
-// file system refuses O_DIRECT.
-absl::StatusOr<double> TimeDirectRead(const std::string& file);
+// The read reference: one thread, O_DIRECT, 2 MiB a call, the files below a folder in the order of
+// their names. Returns seconds. Unimplemented where the file system refuses O_DIRECT.
+absl::StatusOr<double> TimeDirectRead(const std::string& folder);
 
 // The durable write reference: creates `file` with `bytes` bytes of `data`, fdatasync, syncs the
 // folder, appends 4 KiB to `log_fd` and fdatasyncs that. Returns seconds.
