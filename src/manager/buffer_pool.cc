@@ -13,10 +13,33 @@ namespace {
 constexpr std::uint64_t kSpareBytes = 16 * kExtentBytes;
 constexpr std::size_t kSmallestKept = 64u << 10;
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLargePage = 2u << 20;
+static_assert(kExtentBytes % kLargePage == 0);
 
 std::size_t CapacityFor(std::size_t bytes) {
   if (bytes > kSmallestKept / 2 && bytes <= kExtentBytes) return std::bit_ceil(bytes);
   return (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+}
+
+// Null when the system gives none.
+char* MapMemory(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
+}
+
+// As MapMemory, on large pages where the system has them.
+char* MapLargePages(std::size_t bytes) {
+  char* memory = MapMemory(bytes + kLargePage);
+  if (memory == nullptr) return nullptr;
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory) % kLargePage;
+  char* aligned = past == 0 ? memory : memory + (kLargePage - past);
+  if (aligned > memory) munmap(memory, static_cast<std::size_t>(aligned - memory));
+  char* end = memory + bytes + kLargePage;
+  if (end > aligned + bytes)
+    munmap(aligned + bytes, static_cast<std::size_t>(end - aligned) - bytes);
+  // swallow: ordinary pages do as well.
+  (void)madvise(aligned, bytes, MADV_HUGEPAGE);
+  return aligned;
 }
 
 bool IsKept(std::size_t capacity) { return capacity >= kSmallestKept && capacity <= kExtentBytes; }
@@ -39,8 +62,8 @@ class BufferPool::Block : public ExtentBuffer {
   std::atomic<bool> charged_;
 };
 
-std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes) {
-  return std::shared_ptr<BufferPool>(new BufferPool(limit_bytes));
+std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes, Pages pages) {
+  return std::shared_ptr<BufferPool>(new BufferPool(limit_bytes, pages));
 }
 
 BufferPool::~BufferPool() {
@@ -95,13 +118,12 @@ void BufferPool::Discharge(std::size_t capacity) {
 std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t capacity, char* block,
                                                bool charged) {
   if (block == nullptr) {
-    void* memory =
-        mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      if (charged) Discharge(capacity);
-      return nullptr;
-    }
-    block = static_cast<char*>(memory);
+    const bool large = charged && pages_ == Pages::kLarge && capacity == kExtentBytes;
+    block = large ? MapLargePages(capacity) : MapMemory(capacity);
+  }
+  if (block == nullptr) {
+    if (charged) Discharge(capacity);
+    return nullptr;
   }
   return std::make_shared<Block>(shared_from_this(), block, bytes, capacity, charged);
 }
@@ -138,7 +160,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::AllocateUncharged(std::size_t bytes) {
   char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);
-    block = TakeSpare(capacity);
+    if (pages_ == Pages::kOrdinary) block = TakeSpare(capacity);
   }
   return Make(bytes, capacity, block, false);
 }

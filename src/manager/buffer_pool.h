@@ -21,7 +21,12 @@ namespace parkade {
 
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  static std::shared_ptr<BufferPool> Create(std::uint64_t limit_bytes);
+  // kLarge: blocks of kExtentBytes ask the system for large pages, which makes the first use of
+  // a block and copies cheaper. Such a block takes all its memory at once, so it is for buffers
+  // that come back soon; what is not charged stays with its owner and gets ordinary pages.
+  enum class Pages { kOrdinary, kLarge };
+  static std::shared_ptr<BufferPool> Create(std::uint64_t limit_bytes,
+                                            Pages pages = Pages::kOrdinary);
   ~BufferPool();
 
   // Null when the limit would be passed.
@@ -39,7 +44,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
 
  private:
   class Block;
-  explicit BufferPool(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  BufferPool(std::uint64_t limit_bytes, Pages pages) : limit_bytes_(limit_bytes), pages_(pages) {}
   // `block`: memory of that capacity, or null for new one.
   std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, std::size_t capacity, char* block,
                                      bool charged);
@@ -51,6 +56,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   void Discharge(std::size_t capacity);
 
   const std::uint64_t limit_bytes_;
+  const Pages pages_;
   mutable absl::Mutex mu_;
   std::uint64_t charged_ ABSL_GUARDED_BY(mu_) = 0;
   bool shut_ ABSL_GUARDED_BY(mu_) = false;

@@ -71,7 +71,7 @@ CacheImpl::CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Ti
       tiers_(std::move(tiers)),
       sink_(sink),
       capture_pool_(BufferPool::Create(options.capture_buffer_bytes)),
-      read_pool_(BufferPool::Create(options.read_buffer_bytes)),
+      read_pool_(BufferPool::Create(options.read_buffer_bytes, BufferPool::Pages::kLarge)),
       tokens_(TokenCacheBytes(options)) {
   for (std::size_t i = 0; i < tiers_.size(); ++i) {
     if (tiers_[i]->kind() == TierKind::kRam) ram_tier_ = static_cast<int>(i);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -100,6 +101,21 @@ TEST(ManagerBufferPool, SpareBlocksMakeWayForOtherSizes) {
   small.clear();
   EXPECT_EQ(pool->charged_bytes(), 0u);
   EXPECT_NE(pool->TryAllocate(4 * kMib), nullptr);
+}
+
+TEST(ManagerBufferPool, LargePagesAreForBuffersThatComeBack) {
+  auto pool = BufferPool::Create(8 * kMib, BufferPool::Pages::kLarge);
+  auto charged = pool->TryAllocate(3 * kMib);
+  ASSERT_NE(charged, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(charged->data()) % (2 * kMib), 0u);
+  std::memset(charged->data(), 1, charged->size());
+  const char* block = charged->data();
+  charged.reset();
+  auto kept = pool->AllocateUncharged(3 * kMib);
+  ASSERT_NE(kept, nullptr);
+  EXPECT_NE(kept->data(), block);
+  std::memset(kept->data(), 2, kept->size());
+  EXPECT_EQ(pool->TryAllocate(3 * kMib)->data(), block);
 }
 
 TEST(ManagerBufferPool, ShutdownEndsTheWait) {
