@@ -29,6 +29,10 @@ class StdCondition {
   StdCondition(bool (*function)(Object*), Object* object)
       : holds_([function, object] { return function(object); }) {}
 
+  template <typename Object>
+  StdCondition(const Object* object, bool (Object::*method)() const)
+      : holds_([object, method] { return (object->*method)(); }) {}
+
   bool Holds() const { return holds_(); }
 
  private:
