@@ -189,10 +189,13 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
       key = op->plan.parks[park].key;
     }
   }
+  {
+    // Before the copy goes: other readers then find nothing, and damage must stay the reason.
+    absl::MutexLock lock(&op->mu);
+    op->read_limit = std::min(op->read_limit, index);
+    if (absl::IsDataLoss(status)) op->read_failure = MissReason::kCorrupt;
+  }
   if (tier != kFromQueue) GiveUpCopy(static_cast<std::size_t>(tier), key, status);
-  absl::MutexLock lock(&op->mu);
-  op->read_limit = std::min(op->read_limit, index);
-  op->read_failure = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
 }
 
 bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status) {
