@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFirstHeadBytes = 16u << 10;
 constexpr std::size_t kKeptBuffers = 4;
-// Linux takes up no more of one hint than the device's largest request or readahead, without saying.
+// Linux takes up no more of one hint than the device's largest request or readahead.
 constexpr off_t kAdviseBytes = 1 << 20;
 
 }  // namespace
