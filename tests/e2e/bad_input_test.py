@@ -2,9 +2,10 @@
 
 import os
 import pathlib
+import subprocess
 import unittest
 
-from parkade_process import DEADLINE_S, ServerTest, listing, model, tokens_of
+from parkade_process import DEADLINE_S, PROGRAM, ServerTest, listing, model, tokens_of
 
 DENSE = model("dense")
 
@@ -184,6 +185,17 @@ class BadInputTest(ServerTest):
         self.assertEqual(server.log().count("the conversation cache is off"), 1)
         answer = server.json("POST", "/v1/embeddings", {"input": "the people said no"})
         self.assertEqual(len(answer["data"]), 1)
+
+    def test_router_mode(self):
+        """Its children would not get the flags: said, not ignored."""
+        models = os.path.join(self.folder, "models")
+        os.mkdir(models)
+        run = subprocess.run([PROGRAM, "--models-dir", models, "--port", "0",
+                              "--conversation-cache-mib", "64"], stdin=subprocess.DEVNULL,
+                             capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertEqual(run.stderr.count("error: "), 1, run.stderr)
+        self.assertIn("router mode", run.stderr)
 
     def test_damaged_model_is_no_crash(self):
         path = os.path.join(self.folder, "broken.gguf")

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/engine/llama/hooks/server_routes.h"
+#include "src/engine/llama/session.h"
 #include "src/server/api.h"
 
 namespace parkade {
@@ -36,6 +37,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
 void SetWeb(WebOptions options) { Web() = std::move(options); }
 
 server_http_context::handler_t hook_metrics(server_http_context::handler_t theirs, bool router) {
+  if (router && CurrentSession() != nullptr) CurrentSession()->OnRouter();
   if (router || !Web().scrape) return theirs;
   return [theirs = std::move(theirs)](const server_http_req& request) {
     server_http_res_ptr answer = theirs(request);
