@@ -54,14 +54,19 @@ void EmptyRam(Rig& rig) {
 
 TEST(ManagerTiers, AParkIsInRamAndThenDurable) {
   Rig rig(Both());
+  absl::Notification storing;
   absl::Notification spill;
   rig.durable().SetObserver([&](const CallSubject& call) {
-    if (call.call == TierCall::kStore) spill.WaitForNotification();
+    if (call.call != TierCall::kStore) return;
+    if (!storing.HasBeenNotified()) storing.Notify();
+    spill.WaitForNotification();
   });
   auto engine = rig.MakeEngine();
   engine->Append(Tokens(1, 300));
   rig.ParkOnce(*engine);
   ASSERT_TRUE(rig.sink().WaitUntil([](const RecordedEvents& e) { return e.spills.size() == 1; }));
+  // The park comes to the durable tier when the RAM tier has taken it over, not before.
+  storing.WaitForNotification();
   auto info = rig.cache().List(1, ConversationId()).at(0);
   EXPECT_EQ(info.durable_tokens, 0u);
   EXPECT_EQ(info.tiers, std::vector<TierKind>{TierKind::kRam});
