@@ -41,6 +41,7 @@ const std::vector<Workload>& Workloads() {
       {"capture", "20 turns of 200 tokens on 10,000: bytes copied and written", RunCapture},
       {"lookup", "10,000 conversations of 32,000 tokens: time, memory, opening", RunLookup},
       {"copy", "import into engine memory against memcpy", RunCopy},
+      {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},
       {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},
       {"restart", "parkade-server killed and started again", RunRestart},
   };

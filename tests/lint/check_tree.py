@@ -30,7 +30,7 @@ ROOMS = {
     "src/policy": [CONTRACTS],
     "src/manager": [CONTRACTS, FORMAT, "src/index", "src/policy"],
     "src/device": [CONTRACTS],
-    "src/engine/fake": [CONTRACTS, FORMAT],
+    "src/engine/fake": [CONTRACTS, FORMAT, "src/device"],
     "src/engine/llama": [CONTRACTS, FORMAT, "src/device", "src/server"],
     "src/metrics": [CONTRACTS],
     "src/server": [CONTRACTS, FORMAT, "src/metrics"],

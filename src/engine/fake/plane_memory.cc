@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/device/host_copy.h"
+
 namespace parkade::fake {
 
 PlaneMemory::PlaneMemory(const Plane& plane, std::uint32_t rows)
@@ -38,8 +40,8 @@ void PlaneMemory::CopyIn(std::uint32_t position, std::uint64_t offset, std::uint
   const std::uint64_t size = row_bytes_ * rows_;
   const std::uint64_t to = (position % rows_ * row_bytes_ + offset) % size;
   const std::uint64_t head = std::min(bytes, size - to);
-  std::memcpy(base_ + to, from, head);
-  std::memcpy(base_, from + head, bytes - head);
+  CopyToRest(base_ + to, from, head);
+  CopyToRest(base_, from + head, bytes - head);
 }
 
 void PlaneMemory::Discard() { madvise(base_, mapped_bytes_, MADV_DONTNEED); }

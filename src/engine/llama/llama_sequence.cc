@@ -9,6 +9,7 @@
 #include "ggml.h"
 #include "llama-memory.h"
 #include "llama.h"
+#include "src/device/host_copy.h"
 
 namespace parkade {
 namespace {
@@ -29,6 +30,22 @@ void ForEachRun(const SectionRows& rows, ggml_tensor* tensor, std::uint64_t row_
     const std::uint64_t offset = rows.cells[first] * row_bytes + (at - row * row_bytes);
     copy(tensor, offset, at - begin, stop - at);
     at = stop;
+  }
+}
+
+// Where the bytes of a tensor in the host's memory begin; null when they lie on a device.
+char* HostBytes(const ggml_tensor* tensor) {
+  const ggml_tensor* owner = tensor->view_src != nullptr ? tensor->view_src : tensor;
+  const bool host = owner->buffer != nullptr && ggml_backend_buffer_is_host(owner->buffer);
+  return host ? static_cast<char*>(tensor->data) : nullptr;
+}
+
+void SetBytes(ggml_tensor* tensor, const char* source, std::uint64_t offset, std::uint64_t bytes) {
+  char* host = HostBytes(tensor);
+  if (host != nullptr && offset + bytes <= ggml_nbytes(tensor)) {
+    CopyToRest(host + offset, source, bytes);
+  } else {
+    ggml_backend_tensor_set(tensor, source, offset, bytes);
   }
 }
 
@@ -190,7 +207,7 @@ absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& ext
       ForEachRun(
           rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
           [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-            ggml_backend_tensor_set(tensor, source + at, offset, bytes);
+            SetBytes(tensor, source + at, offset, bytes);
           });
       imported_[slice.plane].Add(begin, end);
     }
