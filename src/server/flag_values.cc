@@ -166,6 +166,16 @@ absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view 
   return value;
 }
 
+absl::StatusOr<FlagValues> ParseFlagText(const std::string& name, std::string_view text) {
+  FlagFile parsed(name);
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (absl::Status status = parsed.AddLine(text.substr(0, end)); !status.ok()) return status;
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return parsed.Take();
+}
+
 absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--conversation-cache-config: ", what));
@@ -181,14 +191,7 @@ absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path) {
   if (!file.is_open() || !file.eof()) {
     return error(absl::StrCat("can't read ", Quoted(path), "; name a file that exists"));
   }
-  FlagFile parsed(path);
-  std::string_view left = text;
-  while (!left.empty()) {
-    const std::size_t end = left.find('\n');
-    if (absl::Status status = parsed.AddLine(left.substr(0, end)); !status.ok()) return status;
-    left = end == std::string_view::npos ? std::string_view() : left.substr(end + 1);
-  }
-  return parsed.Take();
+  return ParseFlagText(path, text);
 }
 
 }  // namespace parkade

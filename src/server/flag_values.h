@@ -30,7 +30,10 @@ const FlagSpec* FindFlag(std::string_view name);
 absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view text,
                                          std::string_view where);
 
-// Lines `key = value`; empty lines and lines that begin with '#' are comments. Reads at most 1 MiB.
+// Lines `key = value`; empty lines and lines that begin with '#' are comments. `name` begins the
+// error lines.
+absl::StatusOr<FlagValues> ParseFlagText(const std::string& name, std::string_view text);
+// The text of a file of at most 1 MiB.
 absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path);
 
 }  // namespace parkade

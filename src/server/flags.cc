@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "src/server/flag_values.h"
 
@@ -93,6 +95,20 @@ absl::StatusOr<CommandLine> TakeOurs(int argc, const char* const* argv, ParsedFl
   return line;
 }
 
+const char* CodecText(CodecChoice codec) {
+  switch (codec) {
+    case CodecChoice::kNone:
+      return "none";
+    case CodecChoice::kLz4:
+      return "lz4";
+    case CodecChoice::kZstd:
+      return "zstd";
+    case CodecChoice::kAuto:
+      break;
+  }
+  return "auto";
+}
+
 // The whole meaning of the flags; `values` holds those that were given.
 void Apply(const FlagValues& values, ParsedFlags* flags) {
   for (const auto& [name, value] : values) {
@@ -170,6 +186,46 @@ absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv) {
   }
   ApplyCacheRam(*line, mib_given, &flags);
   NoteWithoutEffect(values, &flags);
+  return flags;
+}
+
+absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags) {
+  const std::string& directory = flags.disk.directory;
+  const bool blank = !directory.empty() && (directory.front() == ' ' || directory.back() == ' ');
+  if (blank || std::any_of(directory.begin(), directory.end(), absl::ascii_iscntrl) ||
+      directory == "off") {
+    return absl::InvalidArgumentError(
+        "in router mode --conversation-cache-disk takes no path that begins or ends in a blank or "
+        "holds control characters");
+  }
+  char gib[32] = "auto";
+  if (flags.disk.budget_bytes > 0) {
+    // Exact: a power of two divides, and a double has the digits.
+    std::snprintf(gib, sizeof(gib), "%.17g", static_cast<double>(flags.disk.budget_bytes) / kGib);
+  }
+  std::string text;
+  absl::StrAppend(&text, "conversation-cache-mib = ", flags.cache.ram_budget_bytes / kMib, "\n");
+  absl::StrAppend(&text, "conversation-cache-slots = ", flags.cache.ram_slots, "\n");
+  absl::StrAppend(
+      &text, "conversation-cache-min-free-mib = ", flags.cache.ram_min_free_bytes / kMib, "\n");
+  absl::StrAppend(&text, "conversation-cache-disk = ", directory.empty() ? "off" : directory, "\n");
+  absl::StrAppend(&text, "conversation-cache-disk-gib = ", gib, "\n");
+  absl::StrAppend(
+      &text, "conversation-cache-disk-min-free-mib = ", flags.disk.min_free_bytes / kMib, "\n");
+  absl::StrAppend(&text, "conversation-cache-min-tokens = ", flags.cache.min_tokens, "\n");
+  absl::StrAppend(&text, "conversation-cache-codec = ", CodecText(flags.disk.codec), "\n");
+  return text;
+}
+
+absl::StatusOr<ParsedFlags> ParseFlagsText(int argc, const char* const* argv, std::string_view text,
+                                           const std::string& name) {
+  ParsedFlags flags;
+  if (absl::StatusOr<CommandLine> line = TakeOurs(argc, argv, &flags); !line.ok()) {
+    return line.status();
+  }
+  absl::StatusOr<FlagValues> values = ParseFlagText(name, text);
+  if (!values.ok()) return values.status();
+  Apply(*values, &flags);
   return flags;
 }
 

@@ -65,6 +65,14 @@ struct ParsedFlags {
 // No other side effects; nothing but that file is opened.
 absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv);
 
+// What is in force as the text of a configuration file. InvalidArgument: the directory's name can't
+// stand in one.
+absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags);
+// The other way, for a process that a router has started: only `text` counts. What the command line
+// says of --cache-ram is the router's own and is taken out. Errors name the text `name`.
+absl::StatusOr<ParsedFlags> ParseFlagsText(int argc, const char* const* argv, std::string_view text,
+                                           const std::string& name);
+
 // The help text of our flags, lines of at most 100 columns, ending in a line end.
 std::string FlagsHelp();
 

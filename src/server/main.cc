@@ -1,19 +1,22 @@
 // parkade-server: llama-server with conversations that are kept. Composes, and does nothing else.
 
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "parkade/conversation_cache.h"
+#include "src/engine/llama/llama_weights.h"
 #include "src/engine/llama/log_sink.h"
 #include "src/engine/llama/run_server.h"
 #include "src/engine/llama/session.h"
 #include "src/engine/llama/web.h"
 #include "src/metrics/metrics.h"
 #include "src/server/flags.h"
+#include "src/server/router.h"
 #include "tiers/disk/disk_tier.h"
 #include "tiers/ram/ram_tier.h"
 
@@ -29,77 +32,161 @@ int Fail(const absl::Status& status) {
 
 // Content digests are remembered beside the downloads, not in a tier: they belong to files.
 std::string DigestMemoFile() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/parkade/digests.json";
-  if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/parkade/digests.json";
-  return "";
+  const std::string folder = parkade::CacheFolder();
+  return folder.empty() || !parkade::MakeFolder(folder).ok() ? "" : folder + "/digests.json";
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> OpenTiers(
-    const parkade::ParsedFlags& flags) {
+// What stands behind the hooks. Nothing is opened before Open.
+class Backing {
+ public:
+  Backing(const parkade::ParsedFlags& flags, bool child)
+      : flags_(flags),
+        child_(child),
+        metrics_({PARKADE_VERSION, parkade::LlamaVersion(), PARKADE_ROCKSDB_VERSION, ""}, {&log_}) {
+    parkade::SetWeb({nullptr, [this] { return metrics_.Scrape(); }});
+  }
+  ~Backing() {
+    parkade::SetSession(nullptr);
+    metrics_.SetSnapshot(nullptr);
+  }
+
+  absl::Status Open(const std::string& model_path);
+
+ private:
+  absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> OpenTiers(
+      const std::string& model_path, const std::string& digest_memo_file);
+  absl::StatusOr<std::unique_ptr<parkade::Tier>> OpenDisk(const std::string& directory) const;
+  // The folder of this model below the router's.
+  absl::StatusOr<std::string> ChildDirectory(const std::string& model_path,
+                                             const std::string& digest_memo_file);
+  parkade::SessionOptions SessionOptionsFor(parkade::ConversationCache* cache,
+                                            const std::string& digest_memo_file);
+
+  const parkade::ParsedFlags flags_;
+  const bool child_;
+  parkade::LogSink log_;
+  parkade::Metrics metrics_;
+  std::unique_ptr<parkade::ConversationCache> cache_;
+  std::unique_ptr<parkade::Session> session_;
+};
+
+absl::StatusOr<std::string> Backing::ChildDirectory(const std::string& model_path,
+                                                    const std::string& digest_memo_file) {
+  parkade::WeightsDigestOptions options;
+  options.model_path = model_path;
+  options.memo_path = digest_memo_file;
+  options.now_unix_ns = [] {
+    return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  };
+  int told = 0;
+  options.progress = [&](std::uint64_t done, std::uint64_t total) {
+    const int tenth = total == 0 ? 10 : static_cast<int>(done * 10 / total);
+    // Small files are done before anybody reads a line.
+    if (tenth <= told || total < (4ull << 30)) return;
+    told = tenth;
+    log_.Log(parkade::LogLevel::kInfo, "digest of the weights, which names the folder on disk: " +
+                                           std::to_string(tenth * 10) + " %");
+  };
+  const absl::StatusOr<parkade::WeightsDigest> digest = parkade::ComputeWeightsDigest(options);
+  if (!digest.ok()) return digest.status();
+  return flags_.disk.directory + "/" + parkade::ToHex(digest->digest);
+}
+
+absl::StatusOr<std::unique_ptr<parkade::Tier>> Backing::OpenDisk(
+    const std::string& directory) const {
+  parkade::DiskTierOptions disk;
+  disk.directory = directory;
+  disk.budget_bytes = flags_.disk.budget_bytes;
+  disk.min_free_bytes = flags_.disk.min_free_bytes;
+  disk.codec = flags_.disk.codec;
+  return parkade::OpenDiskTier(disk);
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> Backing::OpenTiers(
+    const std::string& model_path, const std::string& digest_memo_file) {
   std::vector<std::unique_ptr<parkade::Tier>> tiers;
-  if (flags.cache.ram_budget_bytes > 0) {
+  if (flags_.cache.ram_budget_bytes > 0) {
     parkade::RamTierOptions ram;
-    ram.budget_bytes = flags.cache.ram_budget_bytes;
-    ram.min_free_bytes = flags.cache.ram_min_free_bytes;
+    ram.budget_bytes = flags_.cache.ram_budget_bytes;
+    ram.min_free_bytes = flags_.cache.ram_min_free_bytes;
     tiers.push_back(parkade::MakeRamTier(ram));
   }
-  if (!flags.disk.directory.empty()) {
-    parkade::DiskTierOptions disk;
-    disk.directory = flags.disk.directory;
-    disk.budget_bytes = flags.disk.budget_bytes;
-    disk.min_free_bytes = flags.disk.min_free_bytes;
-    disk.codec = flags.disk.codec;
-    absl::StatusOr<std::unique_ptr<parkade::Tier>> tier = parkade::OpenDiskTier(disk);
-    if (!tier.ok()) return tier.status();
+  if (flags_.disk.directory.empty()) return tiers;
+  absl::StatusOr<std::string> directory = flags_.disk.directory;
+  if (child_) directory = ChildDirectory(model_path, digest_memo_file);
+  if (!directory.ok()) return directory.status();
+  absl::StatusOr<std::unique_ptr<parkade::Tier>> tier = OpenDisk(*directory);
+  if (tier.ok()) {
     tiers.push_back(*std::move(tier));
+  } else if (child_ && absl::IsFailedPrecondition(tier.status())) {
+    // A router may serve the same weights under two names; both have to answer.
+    log_.Log(parkade::LogLevel::kWarning,
+             "conversations of this model are not kept on disk: " +
+                 std::string(tier.status().message().data(), tier.status().message().size()));
+  } else {
+    return tier.status();
   }
   return tiers;
+}
+
+parkade::SessionOptions Backing::SessionOptionsFor(parkade::ConversationCache* cache,
+                                                   const std::string& digest_memo_file) {
+  parkade::SessionOptions options;
+  options.cache = cache;
+  options.sink = &log_;
+  // A router's flags are for all its models; some may be encoders.
+  options.required = flags_.any_given && !child_;
+  options.digest_memo_file = digest_memo_file;
+  options.on_model = [this](const std::string& model) { metrics_.SetModel(model); };
+  options.on_stages = [this](int stages) { metrics_.DeclareStages(stages); };
+  options.on_prompt_read = [this](std::uint32_t first, std::uint32_t tokens, double seconds) {
+    metrics_.OnPromptRead(first, tokens, seconds);
+  };
+  options.on_first_token = [this](std::optional<parkade::Source> lowest, double seconds) {
+    metrics_.OnFirstToken(lowest, seconds);
+  };
+  return options;
+}
+
+absl::Status Backing::Open(const std::string& model_path) {
+  const std::string digest_memo_file = DigestMemoFile();
+  auto tiers = OpenTiers(model_path, digest_memo_file);
+  if (!tiers.ok()) return tiers.status();
+  const bool off = tiers->empty();
+  auto cache = parkade::ConversationCache::Open(flags_.cache, *std::move(tiers), &metrics_);
+  if (!cache.ok()) return cache.status();
+  cache_ = *std::move(cache);
+  metrics_.SetSnapshot([this] {
+    return parkade::MetricsSnapshot{cache_->Tiers(), cache_->Queue()};
+  });
+  session_ = std::make_unique<parkade::Session>(
+      SessionOptionsFor(off ? nullptr : cache_.get(), digest_memo_file));
+  parkade::SetSession(session_.get());
+  parkade::SetWeb({cache_.get(), [this] { return metrics_.Scrape(); }});
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::StatusOr<parkade::ParsedFlags> flags = parkade::ParseFlags(argc, argv);
+  const bool child = parkade::StartedByRouter();
+  const absl::StatusOr<parkade::ParsedFlags> flags =
+      child ? parkade::ParseChildFlags(argc, argv) : parkade::ParseFlags(argc, argv);
   if (!flags.ok()) return Fail(flags.status());
   for (const std::string& notice : flags->notices) fprintf(stderr, "%s\n", notice.c_str());
-  if (flags->help_wanted) {
-    fputs(parkade::FlagsHelp().c_str(), stdout);
-    return parkade::RunLlamaServer(flags->rest);
-  }
-  auto tiers = OpenTiers(*flags);
-  if (!tiers.ok()) return Fail(tiers.status());
-  const bool off = tiers->empty();
+  if (flags->help_wanted) fputs(parkade::FlagsHelp().c_str(), stdout);
 
-  parkade::LogSink log;
-  parkade::BuildInfo build{PARKADE_VERSION, parkade::LlamaVersion(), PARKADE_ROCKSDB_VERSION, ""};
-  parkade::Metrics metrics(build, {&log});
-  auto cache = parkade::ConversationCache::Open(flags->cache, *std::move(tiers), &metrics);
-  if (!cache.ok()) return Fail(cache.status());
-  metrics.SetSnapshot([&] {
-    return parkade::MetricsSnapshot{(*cache)->Tiers(), (*cache)->Queue()};
-  });
-
-  parkade::SessionOptions options;
-  options.cache = off ? nullptr : cache->get();
-  options.sink = &log;
-  options.required = flags->any_given;
-  options.digest_memo_file = DigestMemoFile();
-  options.on_model = [&](const std::string& model) { metrics.SetModel(model); };
-  options.on_stages = [&](int stages) { metrics.DeclareStages(stages); };
-  options.on_prompt_read = [&](std::uint32_t first, std::uint32_t tokens, double seconds) {
-    metrics.OnPromptRead(first, tokens, seconds);
+  // Static: its file goes also when llama-server ends the process with exit().
+  static parkade::RouterOptions for_children(parkade::CacheFolder());
+  Backing backing(*flags, child);
+  parkade::ServerCallbacks callbacks;
+  callbacks.on_router = [&] {
+    parkade::SetWeb({nullptr, nullptr, "in router mode the server of each model answers this"});
+    const std::string& directory = flags->disk.directory;
+    absl::Status usable =
+        directory.empty() ? absl::OkStatus() : parkade::CheckRouterDirectory(directory);
+    return usable.ok() ? for_children.Write(*flags) : usable;
   };
-  options.on_first_token = [&](std::optional<parkade::Source> lowest, double seconds) {
-    metrics.OnFirstToken(lowest, seconds);
-  };
-  parkade::Session session(std::move(options));
-  parkade::SetSession(&session);
-  parkade::SetWeb({cache->get(), [&] { return metrics.Scrape(); }});
-
-  const int status = parkade::RunLlamaServer(flags->rest);
-  parkade::SetSession(nullptr);
-  metrics.SetSnapshot(nullptr);
-  return status;
+  callbacks.before_load = [&](const std::string& model_path) { return backing.Open(model_path); };
+  return parkade::RunLlamaServer(flags->rest, std::move(callbacks));
 }

@@ -2,10 +2,9 @@
 
 import os
 import pathlib
-import subprocess
 import unittest
 
-from parkade_process import DEADLINE_S, PROGRAM, ServerTest, listing, model, tokens_of
+from parkade_process import DEADLINE_S, ServerTest, listing, model, tokens_of
 
 DENSE = model("dense")
 
@@ -27,6 +26,11 @@ class BadInputTest(ServerTest):
 
     def assert_refused(self, expected, *arguments, model_path=DENSE):
         self.assertIn(expected, self.refused(*arguments, model_path=model_path))
+
+    def refused_before_the_load(self, expected, *arguments):
+        """llama-server has accepted its own flags, and has not touched the model."""
+        self.assertIn(expected, self.refused(*arguments))
+        self.assertNotIn("loading model", self.servers[-1].log())
 
     def refused_before_the_model(self, expected, *arguments):
         """The whole output is that line."""
@@ -99,30 +103,30 @@ class BadInputTest(ServerTest):
     def test_a_file_is_no_directory(self):
         pathlib.Path(self.disk).write_text("mine", encoding="utf-8")
         before = listing(self.folder)
-        self.refused_before_the_model("is not a directory", "--conversation-cache-disk", self.disk)
+        self.refused_before_the_load("is not a directory", "--conversation-cache-disk", self.disk)
         self.assertEqual(pathlib.Path(self.disk).read_text(encoding="utf-8"), "mine")
         self.assertEqual(before["disk"], listing(self.folder)["disk"])
 
     def test_a_file_above(self):
         pathlib.Path(self.disk).write_text("mine", encoding="utf-8")
-        self.refused_before_the_model(self.disk, "--conversation-cache-disk", self.disk + "/tier")
+        self.refused_before_the_load(self.disk, "--conversation-cache-disk", self.disk + "/tier")
 
     def test_foreign_files(self):
         os.mkdir(self.disk)
         pathlib.Path(self.disk, "holiday.jpg").write_bytes(b"\xff\xd8")
         before = listing(self.disk)
-        self.refused_before_the_model("holiday.jpg", "--conversation-cache-disk", self.disk)
+        self.refused_before_the_load("holiday.jpg", "--conversation-cache-disk", self.disk)
         self.assertEqual(listing(self.disk), before)
 
     def test_a_symbolic_link(self):
         os.mkdir(os.path.join(self.folder, "real"))
         os.symlink(os.path.join(self.folder, "real"), self.disk)
-        self.refused_before_the_model("symbolic link", "--conversation-cache-disk", self.disk)
+        self.refused_before_the_load("symbolic link", "--conversation-cache-disk", self.disk)
         self.assertEqual(os.listdir(os.path.join(self.folder, "real")), [])
 
     def test_not_writable(self):
         # A file system that takes no files, whoever asks.
-        self.refused_before_the_model("/proc", "--conversation-cache-disk", "/proc/parkade")
+        self.refused_before_the_load("/proc", "--conversation-cache-disk", "/proc/parkade")
 
     def test_locked(self):
         first = self.start(DENSE)
@@ -135,8 +139,8 @@ class BadInputTest(ServerTest):
             return {path: found for path, found in listing(self.disk).items()
                     if not path.startswith("catalogue")}
         before = rest()
-        self.refused_before_the_model(f"is in use by another process (pid {first.process.pid})",
-                                      "--conversation-cache-disk", self.disk)
+        self.refused_before_the_load(f"is in use by another process (pid {first.process.pid})",
+                                     "--conversation-cache-disk", self.disk)
         self.assertEqual(rest(), before)
         first.ask(tokens_of("other", 200), 8)
         first.ask(tokens_of("third", 200), 8)
@@ -150,7 +154,7 @@ class BadInputTest(ServerTest):
         version = pathlib.Path(self.disk, "VERSION")
         version.write_text(NEWER_VERSION, encoding="utf-8")
         before = listing(self.disk)
-        self.refused_before_the_model("newer version", "--conversation-cache-disk", self.disk)
+        self.refused_before_the_load("newer version", "--conversation-cache-disk", self.disk)
         self.assertEqual(listing(self.disk), before)
 
     # ---- models and modes ----
@@ -185,17 +189,6 @@ class BadInputTest(ServerTest):
         self.assertEqual(server.log().count("the conversation cache is off"), 1)
         answer = server.json("POST", "/v1/embeddings", {"input": "the people said no"})
         self.assertEqual(len(answer["data"]), 1)
-
-    def test_router_mode(self):
-        """Its children would not get the flags: said, not ignored."""
-        models = os.path.join(self.folder, "models")
-        os.mkdir(models)
-        run = subprocess.run([PROGRAM, "--models-dir", models, "--port", "0",
-                              "--conversation-cache-mib", "64"], stdin=subprocess.DEVNULL,
-                             capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-        self.assertEqual(run.returncode, 2, run.stderr)
-        self.assertEqual(run.stderr.count("error: "), 1, run.stderr)
-        self.assertIn("router mode", run.stderr)
 
     def test_damaged_model_is_no_crash(self):
         path = os.path.join(self.folder, "broken.gguf")

@@ -94,8 +94,8 @@ class Metrics(dict):
 class Server:
     def __init__(self, folder, model_path, arguments, environment=None, program=PROGRAM):
         self.log_path = os.path.join(folder, f"server-{len(os.listdir(folder))}.log")
-        self.command = [program, "-m", model_path, "--host", "127.0.0.1", "--port", "0",
-                        "--no-warmup", *arguments]
+        self.command = [program, *(["-m", model_path] if model_path else []), "--host",
+                        "127.0.0.1", "--port", "0", "--no-warmup", *arguments]
         self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache"),
                             **(environment or {})}
         self.port = None

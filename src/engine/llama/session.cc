@@ -65,13 +65,6 @@ void Session::Refuse(const std::string& why) {
   Log(LogLevel::kWarning, "the conversation cache is off: " + why);
 }
 
-void Session::OnRouter() {
-  // Its children are started without our flags and keep their conversations in RAM alone.
-  if (options_.cache == nullptr || !options_.required) return;
-  Refuse(
-      "in router mode our flags do not reach the models that it starts; start one server a model");
-}
-
 void Session::OnLoaded(LoadedView loaded) {
   if (options_.cache == nullptr) return;
   Timer timer(this, "loaded");

@@ -54,8 +54,6 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // llama-server only starts other servers and loads nothing itself.
-  void OnRouter();
   void OnLoaded(LoadedView loaded);
   void OnGate(const server_task& task);
   void OnLaunched(const SlotView& slot, const server_task& task);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "src/engine/llama/hooks/server_routes.h"
-#include "src/engine/llama/session.h"
+#include "src/engine/llama/run_server.h"
 #include "src/server/api.h"
 
 namespace parkade {
@@ -21,7 +21,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
   ApiResponse response;
   if (Web().cache == nullptr || Web().cache->Tiers().empty()) {
     // As llama-server answers for what is switched off; bodies of a 404 are replaced by its own.
-    response = ErrorResponse(501, "the conversation cache is off");
+    response = ErrorResponse(501, Web().why_off);
   } else {
     QueryParameters query(request.params.begin(), request.params.end());
     response = Handle(*Web().cache, method, path, query, request.body);
@@ -37,7 +37,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
 void SetWeb(WebOptions options) { Web() = std::move(options); }
 
 server_http_context::handler_t hook_metrics(server_http_context::handler_t theirs, bool router) {
-  if (router && CurrentSession() != nullptr) CurrentSession()->OnRouter();
+  if (router) CallOnRouter();
   if (router || !Web().scrape) return theirs;
   return [theirs = std::move(theirs)](const server_http_req& request) {
     server_http_res_ptr answer = theirs(request);
