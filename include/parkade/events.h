@@ -62,7 +62,7 @@ struct LookupRecord {
 };
 
 struct ParkEvent {
-  ParkKey key;
+  ParkKey key;                // the same again where a park in the queue took over a later one
   std::uint32_t tokens = 0;  // new token rows
   std::uint64_t payload_bytes = 0;
   double capture_seconds = 0;  // on the serving thread

@@ -152,6 +152,15 @@ class CacheImpl : public ConversationCache {
   // ResourceExhausted: no buffers now.
   absl::Status CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
                                std::vector<ExtentBytes>* payload);
+  static std::shared_ptr<ParkRecord> MakeParkRecord(const ParkRequest& request,
+                                                    const std::vector<std::uint64_t>& hashes,
+                                                    const StageMap& stages,
+                                                    const CapturePiece& piece);
+  // Null: the piece becomes a park of its own.
+  ParkState* GrowablePark(Conversation* conversation, const ParkRecord& piece)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GrowPending(Handle handle, const ParkRecord& piece, std::vector<ExtentBytes> payload)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False: what the piece stands on is gone.
   bool Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
                const StageMap& stages, const CapturePiece& piece, std::vector<ExtentBytes> payload,

@@ -85,6 +85,25 @@ ParkState* Catalogue::AddPark(Handle handle, const ParkSummary& summary, std::ui
   return &*conversation->parks.insert(place, std::move(park));
 }
 
+ParkSummary Catalogue::GrowLastPark(Handle handle, ParkSummary summary, const ParkSummary& piece) {
+  ParkState& park = Get(handle)->parks.back();
+  std::uint32_t page = piece.first_token / kPageTokens;
+  for (std::uint64_t hash : piece.page_hashes) index_.Insert(hash, PageOwner{handle, page++});
+  summary.page_hashes.insert(summary.page_hashes.end(), piece.page_hashes.begin(),
+                             piece.page_hashes.end());
+  for (const TokenRange& range : piece.window_rows) AddRange(&summary.window_rows, range);
+  summary.checkpoints.insert(summary.checkpoints.end(), piece.checkpoints.begin(),
+                             piece.checkpoints.end());
+  summary.token_count += piece.token_count;
+  summary.payload_bytes += piece.payload_bytes;
+  park.count = summary.token_count;
+  park.bytes = summary.payload_bytes;
+  park.page_hashes = summary.page_hashes;
+  park.window_rows = summary.window_rows;
+  park.checkpoints = summary.checkpoints;
+  return summary;
+}
+
 void Catalogue::ErasePages(Handle handle, const ParkState& park, std::uint32_t from_token,
                            bool evicted) {
   std::uint32_t page = park.first / kPageTokens;

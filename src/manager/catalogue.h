@@ -86,6 +86,10 @@ class Catalogue {
   // Adds a park, in the order of its number, and its pages to the index.
   ParkState* AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
 
+  // The last park takes over `piece`, which begins where it ends: page hashes, window rows,
+  // checkpoints and bytes in the catalogue and the index. Returns `summary` with the same added.
+  ParkSummary GrowLastPark(Handle handle, ParkSummary summary, const ParkSummary& piece);
+
   // Clears tier bits of a park. When nothing holds it any more it goes, with every later park of
   // the conversation and every fork that stands on them; all of that is returned for removal.
   std::vector<Removal> ClearTiers(Handle handle, std::uint32_t park, std::uint8_t tiers);

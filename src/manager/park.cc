@@ -1,6 +1,7 @@
 // The park path on the serving thread: find what is new, copy it once, queue it.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/format/checksum.h"
@@ -14,6 +15,9 @@ constexpr double kDrainSeconds = 5.0;
 // Window rows kept before a boundary, in windows: one that a restore needs and one more, so that a
 // client that leaves the conversation a little earlier still finds a whole window.
 constexpr std::uint32_t kWindowsKept = 2;
+// A park that grows in the queue has at most this many extents, so that a segment's headers and
+// rows stay small beside its payload however short the pieces are.
+constexpr std::size_t kMostGrownExtents = 512;
 
 std::uint64_t PayloadBytes(const std::vector<ExtentInfo>& extents) {
   std::uint64_t bytes = 0;
@@ -243,11 +247,11 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
   return outcome;
 }
 
-// Makes the captured piece a park of the spot's conversation: appended at its tip, to a fork where
-// it leaves earlier, or to a new conversation. From the return on it can be looked up.
-bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
-                        const StageMap& stages, const CapturePiece& piece,
-                        std::vector<ExtentBytes> payload, ParkSpot* spot, absl::Time begin) {
+// The record of a captured piece as a park of its own; key and parent are filled when it is queued.
+std::shared_ptr<ParkRecord> CacheImpl::MakeParkRecord(const ParkRequest& request,
+                                                      const std::vector<std::uint64_t>& hashes,
+                                                      const StageMap& stages,
+                                                      const CapturePiece& piece) {
   auto record = std::make_shared<ParkRecord>();
   ParkSummary& summary = record->summary;
   summary.identity = request.identity;
@@ -265,30 +269,78 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
   record->tokens.assign(request.tokens.begin() + piece.tokens.begin,
                         request.tokens.begin() + piece.tokens.end);
   record->extents = piece.extents;
-  auto pending = std::make_shared<PendingPark>();
-  pending->payload = std::move(payload);
+  return record;
+}
+
+// The conversation's last park, if no writer has begun it and the piece goes on where it ends.
+ParkState* CacheImpl::GrowablePark(Conversation* conversation, const ParkRecord& piece) {
+  if (conversation->parks.empty()) return nullptr;
+  ParkState& last = conversation->parks.back();
+  if (last.pending == nullptr || last.pending->begun || last.end() != piece.summary.first_token) {
+    return nullptr;
+  }
+  // Parts of a large state lie in parks without tokens; such a park must stay without.
+  if (last.count == 0 && piece.summary.token_count > 0) return nullptr;
+  const std::size_t extents = last.pending->record->extents.size() + piece.extents.size();
+  if (last.bytes + piece.summary.payload_bytes > kParkBytes || extents > kMostGrownExtents ||
+      !(*last.stages == piece.summary.stages)) {
+    return nullptr;
+  }
+  return &last;
+}
+
+// The queued park takes the piece over. Plans made before keep the record and bytes they have: a
+// grown record is another one, and extents keep their numbers.
+void CacheImpl::GrowPending(Handle handle, const ParkRecord& piece,
+                            std::vector<ExtentBytes> payload) {
+  PendingPark& pending = *catalogue_.Get(handle)->parks.back().pending;
+  auto grown = std::make_shared<ParkRecord>(*pending.record);
+  grown->tokens.insert(grown->tokens.end(), piece.tokens.begin(), piece.tokens.end());
+  grown->extents.insert(grown->extents.end(), piece.extents.begin(), piece.extents.end());
+  grown->summary = catalogue_.GrowLastPark(handle, grown->summary, piece.summary);
+  pending.payload.insert(pending.payload.end(), std::make_move_iterator(payload.begin()),
+                         std::make_move_iterator(payload.end()));
+  pending.record = std::move(grown);
+}
+
+// Adds the captured piece to the spot's conversation, at its tip, to a fork where it leaves
+// earlier, or to a new one: to its last park where that still waits, else as a park of its own.
+// From the return on it can be looked up.
+bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
+                        const StageMap& stages, const CapturePiece& piece,
+                        std::vector<ExtentBytes> payload, ParkSpot* spot, absl::Time begin) {
+  const std::shared_ptr<ParkRecord> record = MakeParkRecord(request, hashes, stages, piece);
+  ParkSummary& summary = record->summary;
   ParkEvent event;
   {
     absl::MutexLock lock(&mu_);
     if (!ChooseTarget(request.identity, piece.tokens, summary.created_unix_ms, spot)) return false;
     Conversation* conversation = catalogue_.Get(spot->conversation);
-    summary.key = ParkKey{conversation->id, conversation->next_park};
-    if (conversation->parent != kNoHandle) {
-      summary.parent = catalogue_.Get(conversation->parent)->id;
-      summary.parent_tokens = conversation->parent_tokens;
+    ParkState* park = GrowablePark(conversation, *record);
+    if (park != nullptr) {
+      GrowPending(spot->conversation, *record, std::move(payload));
+    } else {
+      summary.key = ParkKey{conversation->id, conversation->next_park};
+      if (conversation->parent != kNoHandle) {
+        summary.parent = catalogue_.Get(conversation->parent)->id;
+        summary.parent_tokens = conversation->parent_tokens;
+      }
+      auto pending = std::make_shared<PendingPark>();
+      pending->conversation = spot->conversation;
+      pending->record = record;
+      pending->payload = std::move(payload);
+      park = catalogue_.AddPark(spot->conversation, summary, 0);
+      park->pending = pending;
+      ++pending_parks_;
+      (ram_tier_ >= 0 ? seal_queue_ : spill_queue_).push_back(std::move(pending));
     }
-    ParkState* park = catalogue_.AddPark(spot->conversation, summary, 0);
-    pending->conversation = spot->conversation;
-    pending->record = record;
-    park->pending = pending;
     Touch(spot->conversation, false);
     pending_bytes_ += piece.bytes;
-    ++pending_parks_;
-    (ram_tier_ >= 0 ? seal_queue_ : spill_queue_).push_back(pending);
+    const std::shared_ptr<const ParkRecord>& queued = park->pending->record;
     const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
-    event = ParkEvent{summary.key, summary.token_count, summary.payload_bytes, seconds};
+    event = ParkEvent{queued->summary.key, piece.tokens.size(), piece.bytes, seconds};
     // Under the lock, so that a Forget that follows finds them.
-    tokens_.Insert(event.key, SharedTokens(record, &record->tokens));
+    tokens_.Insert(event.key, SharedTokens(queued, &queued->tokens));
   }
   sink_->OnPark(event);
   return true;

@@ -228,6 +228,8 @@ void CacheImpl::Drain(std::int64_t deadline_ms) {
       dropped.insert(dropped.end(), seal_queue_.begin(), seal_queue_.end());
       spill_queue_.clear();
       seal_queue_.clear();
+      // They must not grow while they are taken apart.
+      for (const auto& pending : dropped) pending->begun = true;
     }
   }
   std::uint64_t tokens = 0;

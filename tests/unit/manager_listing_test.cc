@@ -295,12 +295,14 @@ TEST(ManagerListing, DrainDropsAndCountsWhatIsLeft) {
     go_on.WaitForNotification();
   });
   auto engine = rig.MakeEngine();
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     engine->Append(Tokens(10 + i, 100));
     rig.ParkOnce(*engine);
+    // Each one is in RAM before the next comes, so they stay three.
+    const auto in_ram = [i](const RecordedEvents& e) { return e.spills.size() == i + 1; };
+    ASSERT_TRUE(rig.sink().WaitUntil(in_ram));
   }
   arrived.WaitForNotification();
-  ASSERT_TRUE(rig.sink().WaitUntil([](const RecordedEvents& e) { return e.spills.size() == 3; }));
   rig.cache().Drain(0);
   const RecordedEvents events = rig.sink().events();
   ASSERT_EQ(events.skips.size(), 1u);

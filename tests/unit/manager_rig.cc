@@ -88,6 +88,23 @@ FakeEngineOptions EngineOptions(const RigModel& model) {
 
 }  // namespace
 
+StoreGate::StoreGate(FaultyTier* tier) : tier_(tier) {
+  tier_->SetObserver([state = state_](const CallSubject& call) {
+    if (call.call != TierCall::kStore || state->taken.exchange(true)) return;
+    state->arrived.Notify();
+    state->open.WaitForNotification();
+  });
+}
+
+StoreGate::~StoreGate() {
+  Open();
+  tier_->SetObserver(nullptr);
+}
+
+void StoreGate::Open() {
+  if (!state_->open.HasBeenNotified()) state_->open.Notify();
+}
+
 StateLayout RigModel::layout() const {
   return MakeFakeLayout(layers, row_bytes, window_layers, window_tokens, state_layers, state_bytes);
 }

@@ -1,17 +1,39 @@
 // A cache with the fake engine and tiers that can fail, for the manager's tests.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "parkade/conversation_cache.h"
 #include "src/engine/fake/fake_engine.h"
 #include "tests/support/faulty_tier.h"
 #include "tests/support/recording_sink.h"
 
 namespace parkade::test {
+
+// Keeps a tier's writer in the next Store, so that what is parked meanwhile stays queued; other
+// Stores (promotions) pass. Opens at the latest when it goes, which must be before the rig does.
+class StoreGate {
+ public:
+  explicit StoreGate(FaultyTier* tier);
+  ~StoreGate();
+  // Until the writer stands at the gate.
+  void WaitForWriter() { state_->arrived.WaitForNotification(); }
+  void Open();
+
+ private:
+  struct State {
+    std::atomic<bool> taken{false};
+    absl::Notification arrived;
+    absl::Notification open;
+  };
+  FaultyTier* const tier_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
 
 // Which model the engines of a rig run.
 struct RigModel {
