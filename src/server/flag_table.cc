@@ -18,7 +18,8 @@ constexpr FlagSpec kFlags[] = {
      "Memory to leave free on the machine, or in the control group; below it conversations are "
      "parked on disk only."},
     {"conversation-cache-disk", "PATH", "", "off", FlagKind::kPath, 0, 0, true,
-     "Directory of the disk tier; created with mode 0700. off: no disk tier."},
+     "Directory of the disk tier; created with mode 0700. off: no disk tier. In router mode every "
+     "model has a folder of its own in it, and all budgets are for each model."},
     {"conversation-cache-disk-gib", "N", "GiB", "auto", FlagKind::kGib, 0.1, kMostGib, true,
      "Disk space in GiB that the disk tier may take; fractions are allowed. auto: the smaller of "
      "64 and 20 % of the free space plus what the tier already holds, read at start."},

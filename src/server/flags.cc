@@ -154,15 +154,25 @@ void ApplyCacheRam(const CommandLine& line, bool ours_given, ParsedFlags* flags)
       absl::StrCat("--cache-ram ", mib, " is read as --conversation-cache-mib ", mib));
 }
 
-void NoteWithoutEffect(const FlagValues& values, ParsedFlags* flags) {
-  if (!flags->disk.directory.empty()) return;
+// What says something of a disk tier needs one. Given as off, it is known to have no effect.
+absl::Status CheckDiskFlags(const FlagValues& values, ParsedFlags* flags) {
+  if (!flags->disk.directory.empty()) return absl::OkStatus();
+  const bool off = values.count("conversation-cache-disk") > 0;
   for (const std::string_view name :
        {"conversation-cache-disk-gib", "conversation-cache-disk-min-free-mib",
         "conversation-cache-codec"}) {
     if (values.count(name) == 0) continue;
+    // A codec is a preference: it may stand in a file that several servers share.
+    if (!off && name != "conversation-cache-codec") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", std::string(name),
+                       ": there is no disk tier; name its directory with "
+                       "--conversation-cache-disk PATH"));
+    }
     flags->notices.push_back(
         absl::StrCat("--", std::string(name), " has no effect without --conversation-cache-disk"));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -185,7 +195,7 @@ absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv) {
     flags.cache.ram_budget_bytes = kDefaultMibWithDisk * kMib;
   }
   ApplyCacheRam(*line, mib_given, &flags);
-  NoteWithoutEffect(values, &flags);
+  if (absl::Status disk = CheckDiskFlags(values, &flags); !disk.ok()) return disk;
   return flags;
 }
 

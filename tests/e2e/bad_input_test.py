@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import socket
 import unittest
 
 from parkade_process import DEADLINE_S, ServerTest, listing, model, tokens_of
@@ -70,6 +71,40 @@ class BadInputTest(ServerTest):
     def test_unknown_flag(self):
         self.refused_before_the_model("--conversation-cache-mb: unknown flag",
                                       "--conversation-cache-mb", "100")
+
+    def test_a_disk_tiers_size_without_a_disk_tier(self):
+        self.refused_before_the_model("--conversation-cache-disk-gib: there is no disk tier",
+                                      "--conversation-cache-disk-gib", "4")
+        self.refused_before_the_model(
+            "there is no disk tier", *self.config("conversation-cache-disk-min-free-mib = 64\n"))
+
+    def assert_nothing_touched(self, status, *arguments, model_path=DENSE):
+        """What llama-server itself refuses, or only prints, makes no directory of ours."""
+        server = self.launch(model_path, "--conversation-cache-disk", self.disk, *arguments)
+        self.assertEqual(server.process.wait(DEADLINE_S), status, server.log())
+        self.assertEqual(sorted(os.listdir(self.folder)),
+                         sorted(os.path.basename(s.log_path) for s in self.servers))
+        return server.log()
+
+    def test_a_wrong_flag_of_llama_server(self):
+        self.assertIn("invalid argument: --no-such-flag",
+                      self.assert_nothing_touched(1, "--no-such-flag"))
+        self.assertIn("--ctx-size", self.assert_nothing_touched(1, "--ctx-size", "many"))
+
+    def test_a_model_that_is_not_there(self):
+        self.assert_nothing_touched(1, model_path=os.path.join(self.folder, "none.gguf"))
+
+    def test_a_port_that_is_taken(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.assert_nothing_touched(1, "--port", str(taken.getsockname()[1]))
+
+    def test_help_and_version(self):
+        text = self.assert_nothing_touched(0, "--help")
+        self.assertIn("--conversation-cache-disk PATH", text)
+        self.assertIn("--ctx-size", text)
+        self.assert_nothing_touched(0, "--version")
 
     # ---- the configuration file ----
 

@@ -15,6 +15,8 @@
 namespace parkade {
 namespace {
 
+constexpr char kDisk[] = "--conversation-cache-disk";
+
 absl::StatusOr<ParsedFlags> Parse(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv = {"parkade-server"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -157,10 +159,34 @@ TEST(Flags, OursWinsOverCacheRam) {
 }
 
 TEST(Flags, WhatHasNoEffectIsSaid) {
-  const auto flags = Parse({"--conversation-cache-disk-gib", "4"});
+  const auto flags = Parse({"--conversation-cache-codec", "lz4"});
   ASSERT_TRUE(flags.ok());
   ASSERT_EQ(flags->notices.size(), 1u);
   EXPECT_EQ(flags->notices[0],
+            "--conversation-cache-codec has no effect without --conversation-cache-disk");
+}
+
+TEST(Flags, ADiskTiersSizeNeedsADiskTier) {
+  EXPECT_EQ(ErrorOf({"--conversation-cache-disk-gib", "4"}),
+            "--conversation-cache-disk-gib: there is no disk tier; name its directory with "
+            "--conversation-cache-disk PATH");
+  EXPECT_EQ(ErrorOf({"--conversation-cache-disk-min-free-mib", "4"}),
+            "--conversation-cache-disk-min-free-mib: there is no disk tier; name its directory "
+            "with --conversation-cache-disk PATH");
+  const ConfigFile file("conversation-cache-disk-gib = 4\n");
+  EXPECT_EQ(file.Error(),
+            "--conversation-cache-disk-gib: there is no disk tier; name its directory with "
+            "--conversation-cache-disk PATH");
+  const auto named =
+      Parse({"--conversation-cache-config", file.path(), "--conversation-cache-disk", "d"});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->disk.budget_bytes, 4ull << 30);
+  // Switched off on purpose: the rest of the file stays as it is.
+  const auto off =
+      Parse({"--conversation-cache-config", file.path(), "--conversation-cache-disk", "off"});
+  ASSERT_TRUE(off.ok()) << off.status();
+  ASSERT_EQ(off->notices.size(), 1u);
+  EXPECT_EQ(off->notices[0],
             "--conversation-cache-disk-gib has no effect without --conversation-cache-disk");
 }
 
@@ -196,9 +222,11 @@ TEST(Flags, WrongValuesAreOneClearLine) {
 
 TEST(Flags, BoundsAreInside) {
   EXPECT_EQ(Parse({"--conversation-cache-mib", "1073741824"})->cache.ram_budget_bytes, 1ull << 50);
-  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "1048576"})->disk.budget_bytes, 1ull << 50);
-  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "0.1"})->disk.budget_bytes, 107374182u);
-  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "auto"})->disk.budget_bytes, 0u);
+  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "1048576", kDisk, "d"})->disk.budget_bytes,
+            1ull << 50);
+  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "0.1", kDisk, "d"})->disk.budget_bytes,
+            107374182u);
+  EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "auto", kDisk, "d"})->disk.budget_bytes, 0u);
 }
 
 TEST(Flags, UnknownAndMissing) {
