@@ -180,9 +180,13 @@ Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
       absl::MutexLock lock(&op->mu);
       op->match.shortfall = op->read_failure;
     }
-    sink_->OnStageLimited(op->plan.extents[limit].info.stage);
+    const PlannedExtent& missing = op->plan.extents[limit];
+    const Stage& stage = op->plan.parks[missing.park].stages->stages[missing.info.stage];
+    sink_->OnStageLimited(missing.info.stage);
+    const std::string why = "an extent of stage " + std::to_string(missing.info.stage) + " (" +
+                            stage.device + ") did not come";
     const Restore::State state = FinishShort(op, sequence, limit);
-    return EndRestore(op, state, "an extent did not come");
+    return EndRestore(op, state, why);
   }
   const absl::Status status = sequence.FinishImport(op->plan.boundary);
   if (!status.ok()) return fail(status);
