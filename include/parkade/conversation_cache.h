@@ -115,6 +115,9 @@ struct TierInfo {
 struct QueueInfo {
   std::uint64_t spill_queue_bytes = 0;
   std::uint64_t capture_bytes = 0;
+  std::uint64_t index_bytes = 0;  // index and catalogue
+  // Listed and stored, but not found any more: the index had no room for their pages.
+  std::uint32_t unindexed_conversations = 0;
 };
 
 class ConversationCache {

@@ -25,6 +25,10 @@ struct CacheOptions {
   // Buffers for capture and for reading; part of ram_budget_bytes.
   std::uint64_t capture_buffer_bytes = 128ull << 20;
   std::uint64_t read_buffer_bytes = 48ull << 20;
+  // Memory of index and catalogue; beyond it the oldest leaves lose their index entries. 0: what
+  // the buffers leave of ram_budget_bytes or, where that is less, of kFixedBytes; at least
+  // kLeastIndexBytes. Set by tests.
+  std::uint64_t index_bytes = 0;
   // Threads that read and check ahead of the import.
   int reader_threads = 2;
   // Longest wait of a request for bytes that are being read, without progress.
@@ -33,5 +37,7 @@ struct CacheOptions {
 
 // What capture and read buffers, index and database buffers may hold without a RAM tier.
 inline constexpr std::uint64_t kFixedBytes = 192ull << 20;
+// Left to the index whatever a budget says: without it nothing on disk would be found.
+inline constexpr std::uint64_t kLeastIndexBytes = 8ull << 20;
 
 }  // namespace parkade

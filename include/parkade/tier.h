@@ -28,6 +28,7 @@ struct TierUsage {
   std::uint64_t free_bytes = 0;      // free on the medium
   std::uint64_t written_bytes = 0;   // since open
   std::uint64_t read_bytes = 0;      // since open
+  std::uint64_t buffer_bytes = 0;    // RAM that the tier's own buffers may take
   std::string state = "up";          // "up", "read_only: <reason>", "down: <reason>"
 };
 
@@ -37,7 +38,7 @@ struct ConversationAttributes {
   std::int64_t last_used_unix_ms = 0;
   std::uint64_t hits = 0;
   bool pinned = false;
-  std::string name;               // user's name for a saved session; empty: none
+  std::string name;  // user's name for a saved session; empty: none
   // Position the name stands for. Without a name and not zero: the conversation was forgotten, and
   // what it has up to here is kept for forks only.
   std::uint32_t name_tokens = 0;

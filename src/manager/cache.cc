@@ -23,7 +23,9 @@ std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divis
 
 CacheOptions WithBuffers(CacheOptions options) {
   if (options.ram_budget_bytes == 0) {
+    // With the tokens, the tier's own buffers and kLeastIndexBytes this is kFixedBytes.
     options.capture_buffer_bytes = std::min<std::uint64_t>(options.capture_buffer_bytes, 96 * kMib);
+    options.read_buffer_bytes = std::min<std::uint64_t>(options.read_buffer_bytes, 48 * kMib);
   }
   options.capture_buffer_bytes = Share(options, options.capture_buffer_bytes, 4, 24 * kMib);
   options.read_buffer_bytes = Share(options, options.read_buffer_bytes, 8, 12 * kMib);
@@ -31,7 +33,7 @@ CacheOptions WithBuffers(CacheOptions options) {
 }
 
 std::uint64_t TokenCacheBytes(const CacheOptions& options) {
-  if (options.ram_budget_bytes == 0) return 16 * kMib;
+  if (options.ram_budget_bytes == 0) return 12 * kMib;
   return std::clamp<std::uint64_t>(options.ram_budget_bytes / 32, 8 * kMib, 64 * kMib);
 }
 
@@ -80,6 +82,9 @@ CacheImpl::CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Ti
   secret_ = durable_tier_ >= 0 ? tiers_[durable_tier_]->secret()
             : tiers_.empty()   ? RandomDigest()
                                : tiers_[0]->secret();
+  buffer_bytes_ =
+      options.capture_buffer_bytes + options.read_buffer_bytes + TokenCacheBytes(options);
+  for (const auto& tier : tiers_) buffer_bytes_ += tier->usage().buffer_bytes;
   absl::MutexLock lock(&mu_);
   ram_budget_bytes_ = options.ram_budget_bytes;
 }
@@ -105,6 +110,7 @@ CacheImpl::~CacheImpl() {
 absl::Status CacheImpl::Start() {
   const absl::Status warm = Rewarm();
   if (!warm.ok()) return warm;
+  TrimIndex();
   AdjustRamBudget();
   for (int i = 0; i < options_.reader_threads; ++i) {
     threads_.emplace_back([this] { ReaderLoop(); });
@@ -149,11 +155,9 @@ absl::Status CacheImpl::Rewarm() {
         parents[summary.key.conversation] = {summary.parent, summary.parent_tokens};
       }
     }
-    catalogue_.AddPark(handle, summary, bit);
+    catalogue_.AddParkUnindexed(handle, summary, bit);
   });
   if (status = Tolerate(index, status); !status.ok()) return status;
-  LinkForks(parents);
-  std::vector<Removal> ended = EndAtGaps();
   std::vector<ConversationId> forgotten;
   status = tier.EnumerateAttributes(
       [&](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -165,6 +169,9 @@ absl::Status CacheImpl::Rewarm() {
         }
       });
   if (status = Tolerate(index, status); !status.ok()) return status;
+  catalogue_.IndexNewestFirst();
+  LinkForks(parents);
+  std::vector<Removal> ended = EndAtGaps();
   for (const ConversationId& id : forgotten) {
     const Handle handle = catalogue_.FindId(id);
     std::uint32_t kept = 0;
@@ -313,8 +320,7 @@ void CacheImpl::AdjustRamBudget() {
   std::uint64_t budget = 0;
   {
     absl::MutexLock lock(&mu_);
-    const std::uint64_t fixed = options_.capture_buffer_bytes + options_.read_buffer_bytes +
-                                TokenCacheBytes(options_) + catalogue_.memory_bytes();
+    const std::uint64_t fixed = buffer_bytes_ + catalogue_.memory_bytes();
     budget = ram_budget_bytes_ > fixed ? ram_budget_bytes_ - fixed : 0;
   }
   tiers_[ram_tier_]->SetBudget(budget);
@@ -328,6 +334,7 @@ void CacheImpl::HousekeepingLoop() {
       if (mu_.AwaitWithTimeout(absl::Condition(&stop), absl::Seconds(1))) return;
     }
     for (const auto& tier : tiers_) tier->Tick();
+    TrimIndex();
     AdjustRamBudget();
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       // A budget that was lowered, or memory that others took, is honoured without a new park.

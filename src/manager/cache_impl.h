@@ -1,6 +1,6 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
 // restore.cc (import), reading.cc (threads that read ahead), park.cc (capture), spill.cc (writer
-// threads), eviction.cc, accounting.cc (counters), listing.cc (management).
+// threads), eviction.cc, index_limit.cc, accounting.cc (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
@@ -24,6 +24,7 @@
 #include "src/manager/restore_op.h"
 #include "src/manager/shared_reads.h"
 #include "src/manager/token_cache.h"
+#include "src/policy/eviction.h"
 
 namespace parkade {
 
@@ -188,6 +189,18 @@ class CacheImpl : public ConversationCache {
   // False: the tier does not hold it.
   bool DropPark(std::size_t tier, const ParkKey& key, EvictReason reason);
   void EnforceSlots();
+  // Conversations as eviction sees them, with their ids, in the order of the ids. Taken piece by
+  // piece, so that nobody waits for long: what it says of one may be over when it is used.
+  struct Snapshot {
+    std::vector<EvictionCandidate> candidates;
+    std::vector<ConversationId> ids;
+  };
+  Snapshot TakeSnapshot() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::uint64_t IndexLimit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes their index entries from the oldest leaves while index and catalogue are too large.
+  void TrimIndex() ABSL_LOCKS_EXCLUDED(mu_);
+  bool MayUnindex(const Conversation& conversation, std::int64_t last_used_unix_ms) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::uint32_t> Ranks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // ---- listing.cc ----
@@ -226,6 +239,7 @@ class CacheImpl : public ConversationCache {
   int ram_tier_ = -1;
   int durable_tier_ = -1;
   Digest128 secret_;
+  std::uint64_t buffer_bytes_ = 0;  // all that is not index, images or queue
   std::shared_ptr<BufferPool> capture_pool_;
   std::shared_ptr<BufferPool> read_pool_;
   TokenCache tokens_;
@@ -242,6 +256,9 @@ class CacheImpl : public ConversationCache {
   std::uint64_t pending_parks_ ABSL_GUARDED_BY(mu_) = 0;
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit
+  std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
   std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -4,6 +4,19 @@
 #include <utility>
 
 namespace parkade {
+namespace {
+
+// With its places in the map of ids, in the list of handles and among its parent's children.
+constexpr std::uint64_t kConversationBytes = sizeof(Conversation) + 112;
+
+// What a park holds besides its place among the conversation's parks.
+std::uint64_t HeldBytes(const ParkState& park) {
+  return park.page_hashes.size() * sizeof(std::uint64_t) +
+         park.window_rows.size() * sizeof(TokenRange) +
+         park.checkpoints.size() * sizeof(std::uint32_t);
+}
+
+}  // namespace
 
 std::uint32_t Conversation::tip() const {
   std::uint32_t end = parent_tokens;
@@ -45,6 +58,7 @@ Handle Catalogue::Create(const ConversationId& id, const Digest128& identity, Ha
   conversation->attributes.last_used_unix_ms = now_unix_ms;
   slots_[handle] = std::move(conversation);
   by_id_[id] = handle;
+  held_bytes_ += kConversationBytes;
   if (parent != kNoHandle) Get(parent)->children.push_back(handle);
   return handle;
 }
@@ -61,7 +75,32 @@ Handle Catalogue::FindId(const ConversationId& id) const {
   return it == by_id_.end() ? kNoHandle : it->second;
 }
 
+void Catalogue::IndexPages(Handle handle, std::uint32_t first_token,
+                           const std::vector<std::uint64_t>& hashes) {
+  std::uint32_t page = first_token / kPageTokens;
+  for (std::uint64_t hash : hashes) index_.Insert(hash, PageOwner{handle, page++});
+}
+
+void Catalogue::IndexNewestFirst() {
+  std::vector<Handle> handles;
+  for (const auto& [id, handle] : by_id_) handles.push_back(handle);
+  std::sort(handles.begin(), handles.end(), [this](Handle a, Handle b) {
+    return Get(a)->attributes.last_used_unix_ms > Get(b)->attributes.last_used_unix_ms;
+  });
+  for (Handle handle : handles) {
+    for (const ParkState& park : Get(handle)->parks) {
+      IndexPages(handle, park.first, park.page_hashes);
+    }
+  }
+}
+
 ParkState* Catalogue::AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers) {
+  IndexPages(handle, summary.first_token, summary.page_hashes);
+  return AddParkUnindexed(handle, summary, tiers);
+}
+
+ParkState* Catalogue::AddParkUnindexed(Handle handle, const ParkSummary& summary,
+                                       std::uint8_t tiers) {
   Conversation* conversation = Get(handle);
   ParkState park;
   park.park = summary.key.park;
@@ -76,19 +115,20 @@ ParkState* Catalogue::AddPark(Handle handle, const ParkSummary& summary, std::ui
     last_stages_ = std::make_shared<const StageMap>(summary.stages);
   }
   park.stages = last_stages_;
-  std::uint32_t page = summary.first_token / kPageTokens;
-  for (std::uint64_t hash : park.page_hashes) index_.Insert(hash, PageOwner{handle, page++});
+  held_bytes_ += HeldBytes(park);
   conversation->next_park = std::max(conversation->next_park, summary.key.park + 1);
   auto place = std::upper_bound(
       conversation->parks.begin(), conversation->parks.end(), park.park,
       [](std::uint32_t number, const ParkState& other) { return number < other.park; });
-  return &*conversation->parks.insert(place, std::move(park));
+  const std::size_t room = conversation->parks.capacity();
+  ParkState* added = &*conversation->parks.insert(place, std::move(park));
+  held_bytes_ += (conversation->parks.capacity() - room) * sizeof(ParkState);
+  return added;
 }
 
 ParkSummary Catalogue::GrowLastPark(Handle handle, ParkSummary summary, const ParkSummary& piece) {
   ParkState& park = Get(handle)->parks.back();
-  std::uint32_t page = piece.first_token / kPageTokens;
-  for (std::uint64_t hash : piece.page_hashes) index_.Insert(hash, PageOwner{handle, page++});
+  IndexPages(handle, piece.first_token, piece.page_hashes);
   summary.page_hashes.insert(summary.page_hashes.end(), piece.page_hashes.begin(),
                              piece.page_hashes.end());
   for (const TokenRange& range : piece.window_rows) AddRange(&summary.window_rows, range);
@@ -96,11 +136,13 @@ ParkSummary Catalogue::GrowLastPark(Handle handle, ParkSummary summary, const Pa
                              piece.checkpoints.end());
   summary.token_count += piece.token_count;
   summary.payload_bytes += piece.payload_bytes;
+  held_bytes_ -= HeldBytes(park);
   park.count = summary.token_count;
   park.bytes = summary.payload_bytes;
   park.page_hashes = summary.page_hashes;
   park.window_rows = summary.window_rows;
   park.checkpoints = summary.checkpoints;
+  held_bytes_ += HeldBytes(park);
   return summary;
 }
 
@@ -122,6 +164,7 @@ void Catalogue::RemovePark(Conversation* conversation, std::size_t position,
   ErasePages(FindId(conversation->id), park, 0, !conversation->forgotten);
   out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes,
                          conversation->forgotten});
+  held_bytes_ -= HeldBytes(park);
   conversation->parks.erase(conversation->parks.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
@@ -168,6 +211,8 @@ void Catalogue::RemoveIfEmpty(Handle handle, std::vector<Removal>* out) {
     const Handle parent = conversation->parent;
     if (parent != kNoHandle) std::erase(Get(parent)->children, handle);
     by_id_.erase(conversation->id);
+    held_bytes_ -= kConversationBytes + conversation->parks.capacity() * sizeof(ParkState);
+    if (!conversation->indexed) --unindexed_;
     slots_[handle].reset();
     free_.push_back(handle);
     // A hidden parent stays only for its forks.
@@ -301,6 +346,19 @@ std::vector<Handle> Catalogue::Continuations(Handle handle, std::uint32_t positi
   return found;
 }
 
+void Catalogue::Unindex(Handle handle) {
+  Conversation* conversation = Get(handle);
+  if (!conversation->indexed) return;
+  conversation->indexed = false;
+  ++unindexed_;
+  for (ParkState& park : conversation->parks) {
+    ErasePages(handle, park, 0, !conversation->forgotten);
+    held_bytes_ -= HeldBytes(park);
+    park.page_hashes = {};
+    held_bytes_ += HeldBytes(park);
+  }
+}
+
 bool Catalogue::RecentlyEvicted(std::uint64_t page_hash) const {
   return page_hash != 0 && evicted_[page_hash % evicted_.size()] == page_hash;
 }
@@ -347,21 +405,6 @@ void Catalogue::Pin(Handle handle, const ParkKey& key, int delta) {
   if (state == nullptr) return;
   if (delta < 0 && state->pins == 0) return;
   state->pins = static_cast<std::uint32_t>(static_cast<int>(state->pins) + delta);
-}
-
-std::uint64_t Catalogue::memory_bytes() const {
-  std::uint64_t bytes = index_.memory_bytes() + evicted_.size() * sizeof(std::uint64_t);
-  for (const auto& conversation : slots_) {
-    if (conversation == nullptr) continue;
-    bytes += sizeof(Conversation) + 96 + conversation->children.capacity() * sizeof(Handle);
-    bytes += conversation->parks.capacity() * sizeof(ParkState);
-    for (const ParkState& park : conversation->parks) {
-      bytes += park.page_hashes.capacity() * sizeof(std::uint64_t) +
-               park.window_rows.capacity() * sizeof(TokenRange) +
-               park.checkpoints.capacity() * sizeof(std::uint32_t);
-    }
-  }
-  return bytes;
 }
 
 }  // namespace parkade

@@ -49,6 +49,7 @@ struct Conversation {
   std::uint32_t next_park = 0;
   bool forgotten = false;         // kept only for what forks stand on
   std::uint32_t kept_tokens = 0;  // when forgotten: what the forks stand on
+  bool indexed = true;            // false: its pages were given up, nothing finds it
   bool attributes_dirty = false;
   std::int64_t created_unix_ms = 0;
   std::int64_t written_unix_ms = 0;  // when the attributes were last written
@@ -85,6 +86,11 @@ class Catalogue {
 
   // Adds a park, in the order of its number, and its pages to the index.
   ParkState* AddPark(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
+  // As AddPark, for many: their pages are entered by IndexNewestFirst, which is called once, after
+  // the last uses are known. Of conversations that hold the same tokens the newest owns the pages,
+  // so that it does not lose them with an older one.
+  ParkState* AddParkUnindexed(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
+  void IndexNewestFirst();
 
   // The last park takes over `piece`, which begins where it ends: page hashes, window rows,
   // checkpoints and bytes in the catalogue and the index. Returns `summary` with the same added.
@@ -113,6 +119,9 @@ class Catalogue {
   // The conversation and forks of it that may go on with tokens of the page that begins at
   // `position`: itself first, then newest first, at most `limit`.
   std::vector<Handle> Continuations(Handle handle, std::uint32_t position, std::size_t limit) const;
+  // Gives up the pages of a conversation: it stays, but is not matched any more.
+  void Unindex(Handle handle);
+  std::uint32_t unindexed() const { return unindexed_; }
   bool RecentlyEvicted(std::uint64_t page_hash) const;
   // The conversation itself, or for a forgotten one the fork of it that holds tokens [0, tokens).
   Handle Visible(Handle handle, std::uint32_t tokens) const;
@@ -126,9 +135,13 @@ class Catalogue {
   std::size_t size() const { return by_id_.size(); }
   const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
   std::uint64_t index_bytes() const { return index_.memory_bytes(); }
-  std::uint64_t memory_bytes() const;
+  std::uint64_t memory_bytes() const {
+    return index_.memory_bytes() + evicted_.size() * sizeof(std::uint64_t) + held_bytes_;
+  }
 
  private:
+  void IndexPages(Handle handle, std::uint32_t first_token,
+                  const std::vector<std::uint64_t>& hashes);
   void RemovePark(Conversation* conversation, std::size_t position, std::vector<Removal>* out);
   void RemoveIfEmpty(Handle handle, std::vector<Removal>* out);
   void ErasePages(Handle handle, const ParkState& park, std::uint32_t from_token, bool evicted);
@@ -140,6 +153,8 @@ class Catalogue {
   std::vector<Handle> free_;
   std::map<ConversationId, Handle> by_id_;
   PageIndex index_;
+  std::uint64_t held_bytes_ = 0;  // conversations and parks
+  std::uint32_t unindexed_ = 0;
   std::shared_ptr<const StageMap> last_stages_;  // most parks share one
   std::vector<std::uint64_t> evicted_ = std::vector<std::uint64_t>(1u << 16);
 };

@@ -116,6 +116,8 @@ QueueInfo CacheImpl::Queue() const {
   info.capture_bytes = capture_pool_->charged_bytes();
   absl::MutexLock lock(&mu_);
   info.spill_queue_bytes = pending_bytes_;
+  info.index_bytes = catalogue_.memory_bytes();
+  info.unindexed_conversations = catalogue_.unindexed();
   return info;
 }
 
@@ -206,7 +208,9 @@ absl::Status CacheImpl::SetBudget(TierKind kind, std::uint64_t budget_bytes) {
       {
         absl::MutexLock lock(&mu_);
         ram_budget_bytes_ = budget_bytes;
+        index_stuck_bytes_ = 0;
       }
+      TrimIndex();
       AdjustRamBudget();
     } else {
       tiers_[tier]->SetBudget(budget_bytes);

@@ -347,14 +347,14 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
 }
 
 // Makes *spot the conversation that the piece is added to. False: since it was located, what the
-// piece stands on was forgotten or evicted.
+// piece stands on was forgotten or evicted, or is not found any more.
 bool CacheImpl::ChooseTarget(const Digest128& identity, TokenRange piece, std::int64_t now_unix_ms,
                              ParkSpot* spot) {
   Conversation* conversation = nullptr;
   if (spot->conversation != kNoHandle) {
     conversation = catalogue_.Get(spot->conversation);
     if (conversation == nullptr || !(conversation->id == spot->id) ||
-        conversation->tip() < piece.begin) {
+        conversation->tip() < piece.begin || !conversation->indexed) {
       return false;
     }
     // Window rows and state belong to their position, wherever the conversation ends.

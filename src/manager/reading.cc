@@ -268,7 +268,10 @@ absl::StatusOr<ParkRecord> CacheImpl::RecordOf(const ParkKey& key,
     std::optional<ParkSummary> summary = catalogue_.SummaryOf(key);
     if (!summary.has_value()) return absl::NotFoundError("park is gone");
     record.summary = *std::move(summary);
-    tiers = catalogue_.Get(catalogue_.FindId(key.conversation))->FindPark(key.park)->tiers;
+    const Conversation* conversation = catalogue_.Get(catalogue_.FindId(key.conversation));
+    // A copy without its page hashes would never be found.
+    if (!conversation->indexed) return absl::NotFoundError("the park is not indexed any more");
+    tiers = conversation->FindPark(key.park)->tiers;
   }
   const SharedTokens tokens = TokensOf(key, record.summary.token_count, tiers);
   if (tokens == nullptr || tokens->size() != record.summary.token_count) {

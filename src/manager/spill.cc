@@ -144,6 +144,7 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
 
 // The tiers have what they will have: the queue's own hold on the bytes ends.
 void CacheImpl::FinishPending(const std::shared_ptr<PendingPark>& pending) {
+  TrimIndex();
   std::vector<Removal> removals;
   {
     absl::MutexLock lock(&mu_);

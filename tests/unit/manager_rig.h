@@ -78,6 +78,8 @@ class Rig {
   void Close();
   void Open();
 
+  // In force from the next Open on.
+  RigOptions& options() { return options_; }
   ConversationCache& cache() { return *cache_; }
   RecordingSink& sink() { return sink_; }
   FaultyTier& ram() { return *ram_; }

@@ -15,8 +15,6 @@ namespace parkade::disk {
 namespace {
 
 constexpr std::size_t kWriteBufferBytes = 4u << 20;
-constexpr std::size_t kAllWriteBuffersBytes = 16u << 20;
-constexpr std::size_t kBlockCacheBytes = 8u << 20;
 constexpr int kOpenFiles = 128;
 
 // RocksDB's own info log aborts the process when the disk is full. What matters comes back as a

@@ -13,6 +13,9 @@
 
 namespace parkade::disk {
 
+inline constexpr std::size_t kAllWriteBuffersBytes = 16u << 20;
+inline constexpr std::size_t kBlockCacheBytes = 8u << 20;
+
 absl::Status ToStatus(const rocksdb::Status& status);
 
 // Notes the first failure and forbids RocksDB to recover by itself.

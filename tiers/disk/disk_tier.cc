@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/format/checksum.h"
+#include "tiers/disk/catalogue_options.h"
 #include "tiers/disk/tier_impl.h"
 
 namespace parkade {
@@ -196,6 +197,7 @@ TierUsage DiskTier::usage() const {
   usage.budget_bytes = view.effective_budget_bytes;
   usage.written_bytes = writer_.written_bytes() + catalogue_written_bytes_.load();
   usage.read_bytes = reader_.read_bytes();
+  usage.buffer_bytes = kAllWriteBuffersBytes + kBlockCacheBytes + ParkPlaces::kMostBytes;
   absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
   if (db.ok()) usage.written_bytes += (*db)->written_bytes();
   absl::MutexLock lock(&mutex_);

@@ -51,10 +51,11 @@ class ParkPlaces {
   void Erase(const ParkKey& key);
   void Clear();
 
- private:
-  // About 80 bytes an extent: 2.5 MiB.
   static constexpr std::size_t kMostExtents = 32768;
+  // About 80 bytes an extent.
+  static constexpr std::size_t kMostBytes = 80 * kMostExtents;
 
+ private:
   struct Entry {
     SharedPlace place;
     std::list<ParkKey>::iterator position;

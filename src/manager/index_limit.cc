@@ -1,0 +1,121 @@
+// Index and catalogue have a bound. Beyond it the oldest leaves are not found any more; they stay
+// listed, stored and evictable, since what is on a disk may be far more than fits here.
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/manager/cache_impl.h"
+
+namespace parkade {
+namespace {
+
+// Conversations looked at while the lock is held once.
+constexpr std::size_t kPiece = 512;
+// Trimmed to so much less than the limit that it is not done again for every park.
+constexpr std::uint64_t kSlackShare = 16;
+constexpr absl::Duration kLogEvery = absl::Minutes(10);
+
+EvictionCandidate CandidateOf(Handle handle, const Conversation& conversation) {
+  EvictionCandidate candidate;
+  candidate.conversation = handle;
+  candidate.last_used_unix_ms = conversation.attributes.last_used_unix_ms;
+  candidate.hits = conversation.attributes.hits;
+  candidate.pinned = conversation.attributes.pinned;
+  candidate.parent_tokens = conversation.parent_tokens;
+  for (const ParkState& park : conversation.parks) {
+    const bool held = park.pins > 0 || park.pending != nullptr;
+    candidate.parks.push_back({park.park, park.first, park.end(), park.bytes, held});
+  }
+  return candidate;
+}
+
+}  // namespace
+
+CacheImpl::Snapshot CacheImpl::TakeSnapshot() const {
+  Snapshot snapshot;
+  std::vector<ConversationId> parents;
+  for (bool more = true; more;) {
+    absl::MutexLock lock(&mu_);
+    const auto& by_id = catalogue_.by_id();
+    auto it = snapshot.ids.empty() ? by_id.begin() : by_id.upper_bound(snapshot.ids.back());
+    for (std::size_t i = 0; i < kPiece && it != by_id.end(); ++i, ++it) {
+      const Conversation& conversation = *catalogue_.Get(it->second);
+      snapshot.candidates.push_back(CandidateOf(it->second, conversation));
+      snapshot.ids.push_back(it->first);
+      const Handle parent = conversation.parent;
+      parents.push_back(parent == kNoHandle ? ConversationId() : catalogue_.Get(parent)->id);
+    }
+    more = it != by_id.end();
+  }
+  for (std::size_t i = 0; i < parents.size(); ++i) {
+    if (parents[i].IsZero()) continue;
+    auto parent = std::lower_bound(snapshot.ids.begin(), snapshot.ids.end(), parents[i]);
+    // Not there: it came into being after its place was passed.
+    if (parent == snapshot.ids.end() || !(*parent == parents[i])) continue;
+    snapshot.candidates[i].parent = static_cast<std::int32_t>(parent - snapshot.ids.begin());
+  }
+  return snapshot;
+}
+
+std::uint64_t CacheImpl::IndexLimit() const {
+  if (options_.index_bytes > 0) return options_.index_bytes;
+  const std::uint64_t all = std::max(ram_tier_ >= 0 ? ram_budget_bytes_ : 0, kFixedBytes);
+  return std::max(kLeastIndexBytes, all - std::min(all, buffer_bytes_));
+}
+
+bool CacheImpl::MayUnindex(const Conversation& conversation, std::int64_t last_used_unix_ms) const {
+  if (!conversation.indexed || conversation.attributes.last_used_unix_ms != last_used_unix_ms) {
+    return false;
+  }
+  for (const ParkState& park : conversation.parks) {
+    if (park.pins > 0 || park.pending != nullptr) return false;
+  }
+  // A fork whose parent is not found is not found either.
+  return std::none_of(conversation.children.begin(), conversation.children.end(),
+                      [this](Handle child) { return catalogue_.Get(child)->indexed; });
+}
+
+void CacheImpl::TrimIndex() {
+  std::uint64_t limit = 0;
+  {
+    absl::MutexLock lock(&mu_);
+    limit = IndexLimit();
+    if (catalogue_.memory_bytes() <= std::max(limit, index_stuck_bytes_)) return;
+    limit -= limit / kSlackShare;
+  }
+  const Snapshot snapshot = TakeSnapshot();
+  const std::vector<std::uint32_t> ranks = EvictionRanks(snapshot.candidates);
+  std::vector<std::uint32_t> order(ranks.size());
+  for (std::uint32_t i = 0; i < ranks.size(); ++i) order[ranks[i]] = i;
+  bool done = false;
+  for (std::size_t at = 0; at < order.size() && !done;) {
+    absl::MutexLock lock(&mu_);
+    for (const std::size_t end = std::min(order.size(), at + kPiece); at < end; ++at) {
+      const Handle handle = catalogue_.FindId(snapshot.ids[order[at]]);
+      if (handle == kNoHandle) continue;
+      const std::int64_t last_used = snapshot.candidates[order[at]].last_used_unix_ms;
+      if (MayUnindex(*catalogue_.Get(handle), last_used)) catalogue_.Unindex(handle);
+      done = catalogue_.memory_bytes() <= limit;
+      if (done) break;
+    }
+  }
+  std::string line;
+  {
+    absl::MutexLock lock(&mu_);
+    // All that may go has gone, and the rest is what lists them: not tried again for every park.
+    index_stuck_bytes_ = done ? 0 : catalogue_.memory_bytes() + limit / kSlackShare;
+    const std::uint32_t unindexed = catalogue_.unindexed();
+    if (unindexed <= unindexed_logged_ || absl::Now() - index_log_time_ < kLogEvery) return;
+    unindexed_logged_ = unindexed;
+    index_log_time_ = absl::Now();
+    line = "the index is full (" + std::to_string(IndexLimit() >> 10) +
+           " KiB): " + std::to_string(unindexed) + " of " + std::to_string(catalogue_.size()) +
+           " conversations, the oldest, are stored but not found";
+  }
+  sink_->Log(LogLevel::kWarning, line);
+}
+
+}  // namespace parkade
