@@ -1,5 +1,9 @@
 #include "src/engine/llama/web.h"
 
+#include <cpp-httplib/httplib.h>
+
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "src/engine/llama/hooks/server_routes.h"
@@ -20,7 +24,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
   auto answer = std::make_unique<server_http_res>();
   ApiResponse response;
   if (Web().cache == nullptr || Web().cache->Tiers().empty()) {
-    // As llama-server answers for what is switched off; bodies of a 404 are replaced by its own.
+    // As llama-server answers for what is switched off.
     response = ErrorResponse(501, Web().why_off);
   } else {
     QueryParameters query(request.params.begin(), request.params.end());
@@ -70,3 +74,21 @@ void hook_routes(server_http_context& http) {
 }
 
 }  // namespace parkade
+
+// httplib::Server::set_error_handler_core, wrapped by the linker.
+httplib::Server& RealSetErrorHandler(
+    httplib::Server* self, httplib::Server::Handler handler,
+    std::false_type tag) __asm__("__real_" PARKADE_SET_ERROR_HANDLER);
+httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler handler,
+                                 std::false_type tag) __asm__("__wrap_" PARKADE_SET_ERROR_HANDLER);
+
+// llama-server gives every 404 the body of an unknown path. Ours say which conversation it is that
+// is not there.
+httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler handler,
+                                 std::false_type tag) {
+  auto keep_ours = [handler](const httplib::Request& request, httplib::Response& response) {
+    const bool ours = request.path.find("/conversations") != std::string::npos;
+    if (!ours || response.body.empty()) handler(request, response);
+  };
+  return RealSetErrorHandler(self, std::move(keep_ours), tag);
+}
