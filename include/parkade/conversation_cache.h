@@ -5,6 +5,7 @@
 // Everything else may be called from any thread. No call throws.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -120,6 +121,9 @@ struct QueueInfo {
   std::uint32_t unindexed_conversations = 0;
 };
 
+// Identities without a conversation that stay known.
+inline constexpr std::size_t kIdleIdentities = 256;
+
 class ConversationCache {
  public:
   virtual ~ConversationCache() = default;
@@ -129,7 +133,9 @@ class ConversationCache {
   static absl::StatusOr<std::unique_ptr<ConversationCache>> Open(
       const CacheOptions& options, std::vector<std::unique_ptr<Tier>> tiers, EventSink* sink);
 
-  // Makes an identity known (and stored) and returns its digest. Cheap when known already.
+  // Makes an identity known and returns its digest. Memory only: a tier gets it before the first
+  // park that needs it. Of those that nothing is parked under the kIdleIdentities last used are
+  // kept; for one that was dropped lookups miss and nothing is parked until it is registered again.
   virtual absl::StatusOr<Digest128> RegisterIdentity(const Identity& identity,
                                                      const StateLayout& layout) = 0;
 

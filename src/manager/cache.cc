@@ -143,6 +143,7 @@ absl::Status CacheImpl::Rewarm() {
                                    ABSL_NO_THREAD_SAFETY_ANALYSIS {
                                      identities_[digest] = identity;
                                      identity_tiers_[digest] |= bit;
+                                     identity_uses_[digest] = 0;
                                    });
   if (status = Tolerate(index, status); !status.ok()) return status;
   ForkParents parents;
@@ -178,6 +179,7 @@ absl::Status CacheImpl::Rewarm() {
     if (handle == kNoHandle) continue;  // went with the last fork of it
     for (Removal& removal : catalogue_.Forget(handle, &kept)) ended.push_back(std::move(removal));
   }
+  ForgetUnusedIdentities();
   std::vector<ParkKey> keys;
   for (const Removal& removal : ended) keys.push_back(removal.key);
   if (keys.empty()) return absl::OkStatus();
@@ -185,6 +187,15 @@ absl::Status CacheImpl::Rewarm() {
   const absl::Status removed = tier.Remove(keys);
   if (!removed.ok()) sink_->OnTierError(tier.kind(), Text(removed));
   return absl::OkStatus();
+}
+
+// What a tier keeps of conversations that have gone.
+void CacheImpl::ForgetUnusedIdentities() {
+  std::vector<Digest128> unused;
+  for (const auto& [digest, stored] : identities_) {
+    if (!catalogue_.Uses(digest)) unused.push_back(digest);
+  }
+  for (const Digest128& digest : unused) ForgetIdentity(digest);
 }
 
 void CacheImpl::LinkForks(const ForkParents& parents) {
@@ -230,20 +241,38 @@ std::vector<Removal> CacheImpl::EndAtGaps() {
 absl::StatusOr<Digest128> CacheImpl::RegisterIdentity(const Identity& identity,
                                                       const StateLayout& layout) {
   const Digest128 digest = identity.digest();
-  {
-    absl::MutexLock lock(&mu_);
-    const StoredIdentity& known =
-        identities_.try_emplace(digest, StoredIdentity{identity, layout}).first->second;
-    if (!(known.layout == layout)) {
-      return absl::FailedPreconditionError("the layout of this identity is another one");
-    }
+  absl::MutexLock lock(&mu_);
+  const auto [known, added] = identities_.try_emplace(digest, StoredIdentity{identity, layout});
+  if (!(known->second.layout == layout)) {
+    return absl::FailedPreconditionError("the layout of this identity is another one");
   }
-  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    const absl::Status put = PutIdentityInto(tier, digest);
-    // A tier that is down now is asked again before the first park that it is to store.
-    if (!put.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(put));
-  }
+  UseIdentity(digest);
+  if (added) DropIdleIdentity();
   return digest;
+}
+
+bool CacheImpl::UseIdentity(const Digest128& digest) {
+  if (!identities_.contains(digest)) return false;
+  identity_uses_[digest] = ++last_identity_use_;
+  return true;
+}
+
+// A request may bring adapter scales that nobody uses again, so that their number has no bound.
+void CacheImpl::DropIdleIdentity() {
+  std::size_t idle = 0;
+  const std::pair<const Digest128, std::uint64_t>* oldest = nullptr;
+  for (const auto& use : identity_uses_) {
+    if (catalogue_.Uses(use.first)) continue;
+    ++idle;
+    if (oldest == nullptr || use.second < oldest->second) oldest = &use;
+  }
+  if (idle > kIdleIdentities) ForgetIdentity(Digest128(oldest->first));
+}
+
+void CacheImpl::ForgetIdentity(const Digest128& digest) {
+  identities_.erase(digest);
+  identity_tiers_.erase(digest);
+  identity_uses_.erase(digest);
 }
 
 absl::Status CacheImpl::PutIdentityInto(std::size_t tier, const Digest128& digest) {

@@ -222,6 +222,11 @@ class CacheImpl : public ConversationCache {
   using ForkParents = std::map<ConversationId, std::pair<ConversationId, std::uint32_t>>;
   void LinkForks(const ForkParents& parents) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Removal> EndAtGaps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False: it is not known (any more).
+  bool UseIdentity(const Digest128& digest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropIdleIdentity() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetIdentity(const Digest128& digest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetUnusedIdentities() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status PutIdentityInto(std::size_t tier, const Digest128& digest);
   void HousekeepingLoop();
   void WriteAttributes(bool all);
@@ -250,6 +255,8 @@ class CacheImpl : public ConversationCache {
   std::map<Digest128, StoredIdentity> identities_ ABSL_GUARDED_BY(mu_);
   // Which tiers were given an identity since opening, by tier bit.
   std::map<Digest128, std::uint8_t> identity_tiers_ ABSL_GUARDED_BY(mu_);
+  std::map<Digest128, std::uint64_t> identity_uses_ ABSL_GUARDED_BY(mu_);  // higher: later
+  std::uint64_t last_identity_use_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<std::shared_ptr<PendingPark>> seal_queue_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<PendingPark>> spill_queue_ ABSL_GUARDED_BY(mu_);
   std::uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // in either queue or being written

@@ -58,6 +58,7 @@ Handle Catalogue::Create(const ConversationId& id, const Digest128& identity, Ha
   conversation->attributes.last_used_unix_ms = now_unix_ms;
   slots_[handle] = std::move(conversation);
   by_id_[id] = handle;
+  ++by_identity_[identity];
   held_bytes_ += kConversationBytes;
   if (parent != kNoHandle) Get(parent)->children.push_back(handle);
   return handle;
@@ -211,6 +212,8 @@ void Catalogue::RemoveIfEmpty(Handle handle, std::vector<Removal>* out) {
     const Handle parent = conversation->parent;
     if (parent != kNoHandle) std::erase(Get(parent)->children, handle);
     by_id_.erase(conversation->id);
+    auto identity = by_identity_.find(conversation->identity);
+    if (--identity->second == 0) by_identity_.erase(identity);
     held_bytes_ -= kConversationBytes + conversation->parks.capacity() * sizeof(ParkState);
     if (!conversation->indexed) --unindexed_;
     slots_[handle].reset();

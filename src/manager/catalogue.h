@@ -132,6 +132,9 @@ class Catalogue {
   // Does nothing when the handle is another conversation's by now, or the park is gone.
   void Pin(Handle handle, const ParkKey& key, int delta);
 
+  // Whether any conversation has this identity.
+  bool Uses(const Digest128& identity) const { return by_identity_.contains(identity); }
+
   std::size_t size() const { return by_id_.size(); }
   const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
   std::uint64_t index_bytes() const { return index_.memory_bytes(); }
@@ -152,6 +155,7 @@ class Catalogue {
   std::vector<std::unique_ptr<Conversation>> slots_;
   std::vector<Handle> free_;
   std::map<ConversationId, Handle> by_id_;
+  std::map<Digest128, std::uint32_t> by_identity_;  // how many conversations
   PageIndex index_;
   std::uint64_t held_bytes_ = 0;  // conversations and parks
   std::uint32_t unindexed_ = 0;

@@ -48,9 +48,8 @@ std::unique_ptr<Restore> CacheImpl::Lookup(LookupRequest request) {
         absl::MakeConstSpan(asked.tokens)
             .subspan(0, std::min<std::size_t>(asked.cacheable_tokens, asked.tokens.size())));
     absl::MutexLock lock(&mu_);
-    auto known = identities_.find(asked.identity);
-    if (known != identities_.end()) {
-      op->layout = known->second.layout;
+    if (UseIdentity(asked.identity)) {
+      op->layout = identities_[asked.identity].layout;
       candidate = catalogue_.MatchPages(op->hashes).pages > 0;
     }
   }

@@ -203,7 +203,7 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
   Coverage coverage;
   {
     absl::MutexLock lock(&mu_);
-    if (identities_.count(request.identity) == 0) return outcome;
+    if (!UseIdentity(request.identity)) return outcome;
     spot = LocateForPark(request.tokens, hashes);
     if (spot.conversation != kNoHandle) {
       coverage = catalogue_.CoverageOf(spot.conversation, spot.matched);
@@ -314,6 +314,8 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
   ParkEvent event;
   {
     absl::MutexLock lock(&mu_);
+    // Dropped while the piece was captured?
+    if (!identities_.contains(request.identity)) return false;
     if (!ChooseTarget(request.identity, piece.tokens, summary.created_unix_ms, spot)) return false;
     Conversation* conversation = catalogue_.Get(spot->conversation);
     ParkState* park = GrowablePark(conversation, *record);

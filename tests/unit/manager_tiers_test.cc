@@ -437,12 +437,16 @@ TEST(ManagerTiers, AnIdentityThatATierRefusedIsPutLater) {
   FakeEngine engine(other);
   const auto digest = rig.cache().RegisterIdentity(engine.identity(), engine.layout());
   ASSERT_TRUE(digest.ok());
-  EXPECT_EQ(rig.durable().faults_hit(), 1u);
-  const std::vector<Token> text = Tokens(1, 100);
-  engine.Append(text);
-  EXPECT_EQ(rig.cache().Park(engine, ParkRequest{*digest, text, true}).captured_tokens, 100u);
-  rig.Settle();
-  EXPECT_EQ(rig.cache().List(1, ConversationId()).at(0).durable_tokens, 100u);
+  const std::vector<Token> text = Tokens(1, 200);
+  for (const std::uint32_t end : {100u, 200u}) {
+    engine.Append(absl::MakeConstSpan(text).subspan(end - 100, 100));
+    const ParkRequest request{*digest, engine.tokens(), true};
+    EXPECT_EQ(rig.cache().Park(engine, request).captured_tokens, end);
+    rig.Settle();
+    EXPECT_EQ(rig.durable().faults_hit(), 1u);
+    // With the next park, which would stand on nothing otherwise.
+    EXPECT_EQ(rig.cache().List(1, ConversationId()).at(0).durable_tokens, end == 100 ? 0u : 200u);
+  }
 }
 
 TEST(ManagerTiers, PrefetchWarmsWhatIsNotInRam) {
