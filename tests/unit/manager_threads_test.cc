@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <ctime>
 #include <random>
 #include <thread>
 
@@ -135,6 +136,44 @@ TEST_P(ManagerThreads, ServingGoesOnWhileOthersManage) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ManagerThreads,
                          ::testing::Values(FullModel, WindowModel, MixedModel));
+
+// One restore holds all read buffers and is not stepped; another one, and every reader, waits for
+// them without going round.
+TEST(ManagerWaiting, WhoWaitsForBuffersTakesNoTime) {
+  RigOptions options;
+  options.ram = false;
+  options.durable = true;
+  options.cache.ram_budget_bytes = 0;
+  options.cache.read_buffer_bytes = 1u << 20;  // 8 extents of 128 KiB
+  options.cache.reader_threads = 2;
+  Rig rig(options);
+  std::vector<std::vector<Token>> texts;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    auto engine = rig.MakeEngine();
+    engine->Append(Tokens(10 + i, 4096));  // 16 extents
+    rig.Park(*engine);
+    texts.push_back(engine->tokens());
+  }
+  std::atomic<int> reads{0};
+  absl::Notification stuck;
+  rig.durable().SetObserver([&](const CallSubject& call) {
+    // Eight are read, and both readers are on their way to a ninth buffer.
+    if (call.call == TierCall::kReadExtent && ++reads == 10) stuck.Notify();
+  });
+  auto first = rig.cache().Lookup(rig.Request(Fork(texts[0], 4096, 1, 5)));
+  stuck.WaitForNotification();
+  auto second = rig.cache().Lookup(rig.Request(Fork(texts[1], 4096, 1, 5)));
+  const std::clock_t before = std::clock();  // of all threads of this process
+  EXPECT_FALSE(second->WaitReady(400));
+  const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 0.1);
+  EXPECT_EQ(reads, 10);
+  auto one = rig.MakeEngine();
+  auto other = rig.MakeEngine();
+  EXPECT_EQ(rig.StepToEnd(*first, *one), Restore::State::kRestored);
+  EXPECT_EQ(rig.StepToEnd(*second, *other), Restore::State::kRestored);
+  EXPECT_EQ(reads, 32);
+}
 
 // The cache goes while queues and readers are busy.
 TEST(ManagerClosing, ClosingInTheMiddleIsSafe) {
