@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "parkade/identity.h"
 #include "src/engine/llama/hooks/server_hooks.h"
 #include "src/engine/llama/llama_memory_view.h"
+#include "src/engine/llama/slot_action.h"
 
 namespace parkade {
 
@@ -61,10 +63,15 @@ class Session {
   void OnReused(int slot, int reused);
   void OnDecoded(const std::vector<SlotView>& slots);
   void OnReleased(const SlotView& slot);
-  void OnIdle(const std::vector<SlotView>& slots);
+  void OnIdle(std::vector<SlotView>& slots);
   void OnStopping();
   void OnStopped();
-  bool NothingToRestore() const { return restoring_ == 0; }
+  bool NothingToRestore() const { return restoring_ == 0 && waiting_actions_ == 0; }
+  // POST /slots, on a thread of the HTTP server; waits for the serving thread and, to save, for the
+  // disk. `gone`: the client has gone away. Nothing: the cache is off, llama-server answers.
+  std::optional<ApiResponse> OnSlotRequest(const std::string& slot, const std::string& action,
+                                           const std::string& body,
+                                           const std::function<bool()>& gone);
 
   ConversationCache* cache() const { return options_.cache; }
   HookTimes hook_times() const;
@@ -89,7 +96,8 @@ class Session {
     // First position whose row is not what its token and the adapters in force would give: moved by
     // a context shift, or computed with other adapters, since the sequence was empty.
     std::uint32_t shifted_from = UINT32_MAX;
-    std::string adapters;  // that the rows were computed with
+    std::string adapters;                // that the rows were computed with
+    std::shared_ptr<SlotAction> action;  // the restore is a session's: no task waits for it
   };
   class Timer;
   // Content digests of the files that the identity names.
@@ -105,8 +113,17 @@ class Session {
   std::optional<Digest128> IdentityFor(const std::vector<common_adapter_lora_info>& lora);
   bool Cacheable(const SlotView& slot) const;
   std::uint32_t EffectiveHeld(const SlotView& slot, const server_task& task) const;
-  // Parks what is new in the slot. `boundary`: with window rows and state.
-  void Capture(const SlotView& slot, bool boundary);
+  // Parks what is new in the slot. `boundary`: with window rows and state. `always`: few tokens,
+  // too. InvalidArgument: what the slot holds can't be kept; Unavailable: not yet.
+  absl::StatusOr<ParkOutcome> Capture(const SlotView& slot, bool boundary, bool always = false);
+  SlotAction::Result RunAction(const std::shared_ptr<SlotAction>& job,
+                               const std::function<bool()>& gone);
+  void FailActions(const std::string& why);
+  void StepActions(std::vector<SlotView>& slots);
+  bool StepAction(SlotView& slot, const std::shared_ptr<SlotAction>& job);
+  bool CaptureForSave(const SlotView& slot, const std::shared_ptr<SlotAction>& job);
+  bool BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotAction>& job);
+  void EndSessionRestore(const SlotView& slot, Track* track);
   void MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens);
   void EmptySlot(const SlotView& slot);
   void CaptureLeftovers(const std::vector<SlotView>& slots);
@@ -120,7 +137,7 @@ class Session {
   void StartIdentity();
   void ComputeIdentity(const common_params& params);
   std::string ContentDigest(const std::string& path, bool progress);
-  std::string AdapterSet(const std::vector<common_adapter_lora_info>& lora) const;
+  static std::string AdapterSet(const std::vector<common_adapter_lora_info>& lora);
   void Refuse(const std::string& why);
   void Log(LogLevel level, const std::string& line) const;
 
@@ -142,6 +159,14 @@ class Session {
   Contents contents_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Digest128> identities_ ABSL_GUARDED_BY(mu_);  // by adapter set
   HookTimes times_ ABSL_GUARDED_BY(mu_);
+
+  std::atomic<bool> serves_slots_{false};
+  std::atomic<int> waiting_actions_{0};
+  int last_action_task_ = -1000;  // numbers of tasks that stand for actions count down
+  absl::Mutex actions_mu_;
+  std::deque<std::shared_ptr<SlotAction>> actions_ ABSL_GUARDED_BY(actions_mu_);
+  bool stopped_actions_ ABSL_GUARDED_BY(actions_mu_) = false;
+  std::function<void()> wake_ ABSL_GUARDED_BY(actions_mu_);
 
   std::atomic<bool> stop_digest_{false};
   std::thread digest_thread_;

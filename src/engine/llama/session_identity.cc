@@ -20,18 +20,6 @@ std::int64_t NowUnixNs() {
       .count();
 }
 
-// Adapters in use with their scales; adapters of scale 0 change nothing.
-std::string AdapterKey(const std::vector<common_adapter_lora_info>& lora) {
-  std::string key;
-  char scale[32];
-  for (const common_adapter_lora_info& adapter : lora) {
-    if (adapter.scale == 0.0f) continue;
-    snprintf(scale, sizeof(scale), "*%a", adapter.scale);
-    key += adapter.path + scale + "\n";
-  }
-  return key;
-}
-
 // Tells whether a file is still the one that was loaded; "?" when it can't be looked at.
 std::string StampOf(const std::string& path) {
   struct stat info {};
@@ -106,8 +94,16 @@ void Session::StartIdentity() {
   digest_thread_ = std::thread([this, params] { ComputeIdentity(params); });
 }
 
-std::string Session::AdapterSet(const std::vector<common_adapter_lora_info>& lora) const {
-  return AdapterKey(lora);
+// Adapters in use with their scales; adapters of scale 0 change nothing.
+std::string Session::AdapterSet(const std::vector<common_adapter_lora_info>& lora) {
+  std::string set;
+  char scale[32];
+  for (const common_adapter_lora_info& adapter : lora) {
+    if (adapter.scale == 0.0f) continue;
+    snprintf(scale, sizeof(scale), "*%a", adapter.scale);
+    set += adapter.path + scale + "\n";
+  }
+  return set;
 }
 
 // The content digest of a file (and its shards) as text; empty when it can't be read.
@@ -184,7 +180,7 @@ void Session::ComputeIdentity(const common_params& params) {
 }
 
 std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_lora_info>& lora) {
-  const std::string key = AdapterKey(lora);
+  const std::string key = AdapterSet(lora);
   Identity identity = context_identity_;
   {
     absl::MutexLock lock(&mu_);

@@ -21,7 +21,7 @@ constexpr std::int64_t kSliceUs = 10000;
 // Longest time the loop gives to restores when nobody else works; then it looks at its queue.
 constexpr std::int64_t kAloneUs = 200000;
 
-// Marks the checkpoint without bytes that FinishRestore makes; no task has this number.
+// Marks a checkpoint without bytes; no task has this number.
 constexpr int kMarkerTask = -77;
 
 std::uint32_t TextPrefix(absl::Span<const llama_token> tokens) {
@@ -66,7 +66,8 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   const bool completion =
       task.type == SERVER_TASK_TYPE_COMPLETION || task.type == SERVER_TASK_TYPE_INFILL;
   if (!completion || task.is_child()) return;
-  if (track.leftover) Capture(slot, true);
+  // swallow: what can't be kept is counted.
+  if (track.leftover) (void)Capture(slot, true);
   if (track.leftover) {
     options_.cache->CountSkippedPark(
         SkipReason::kQueueFull,
@@ -114,6 +115,9 @@ void Session::DropRestore(Track* track, const SlotView& slot) {
   track->pending = false;
   track->sequence.reset();
   track->restore.reset();
+  if (track->action == nullptr) return;
+  track->action->Finish({absl::CancelledError("the restore was interrupted"), 0, 0, {}});
+  track->action = nullptr;
 }
 
 // A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
@@ -133,29 +137,38 @@ void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std
       }
     }
     if (used + tokens + 1 <= pool || largest == nullptr) return;
-    if (tracks_[largest->id].leftover) Capture(*largest, true);
+    // swallow: what can't be kept is counted.
+    if (tracks_[largest->id].leftover) (void)Capture(*largest, true);
     EmptySlot(*largest);
   }
 }
 
-// llama-server goes on with a recurrent state only if no window lies between it and the prompt's
-// next token, or if it finds a checkpoint: where a model has both, it gets one of this position.
+// llama-server goes on at a position only if memory begins before its window, or if there is a
+// checkpoint of it. A restored one begins in the window, or with the state of that position alone.
 void Session::AddCheckpoint(const SlotView& slot, std::uint32_t tokens) {
-  const StateLayout& layout = view_->layout();
-  if (view_->swa_full() || !layout.has_group(RowGroup::kState) ||
-      llama_model_n_swa(llama_get_model(slot.ctx_tgt)) == 0) {
-    return;
-  }
+  const int window = view_->swa_full() ? 0 : llama_model_n_swa(llama_get_model(slot.ctx_tgt));
+  const llama_pos next = static_cast<llama_pos>(tokens);
+  const llama_pos reach = std::max(0, next - window);
+  if (llama_memory_seq_pos_min(llama_get_memory(slot.ctx_tgt), slot.id) < reach) return;
   common_prompt_checkpoint& checkpoint = slot.prompt->checkpoints.emplace_back();
   // From position 0 on: what the window needs below is in memory.
-  checkpoint.update_pos(tokens, 0, static_cast<llama_pos>(tokens));
-  checkpoint.update_tgt(slot.ctx_tgt, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
-  checkpoint.update_dft(slot.ctx_dft, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+  checkpoint.update_pos(tokens, 0, next);
+  if (window > 0 && view_->layout().has_group(RowGroup::kState)) {
+    // Stays: the state of this position is lost with the next token.
+    checkpoint.update_tgt(slot.ctx_tgt, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+    checkpoint.update_dft(slot.ctx_dft, slot.id, LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY);
+  } else {
+    // Memory holds all rows: one without bytes says so. It goes in OnReused, because it would say
+    // so also when memory does not hold them any more.
+    checkpoint.id_task = kMarkerTask;
+  }
 }
 
 void Session::FinishRestore(const SlotView& slot, Track* track) {
   const std::uint32_t tokens = track->restore->restored_tokens();
-  const absl::Span<const llama_token> prompt = TokensOf(slot.task->tokens);
+  const absl::Span<const llama_token> prompt =
+      track->action != nullptr ? absl::MakeConstSpan(track->action->session.tokens)
+                               : TokensOf(slot.task->tokens);
   const bool has_mtmd = slot.prompt->tokens.has_mtmd;
   slot.prompt->clear();
   slot.prompt->tokens =
@@ -164,17 +177,6 @@ void Session::FinishRestore(const SlotView& slot, Track* track) {
   track->captured = tokens;
   track->boundary = tokens;
   track->prompt = slot.prompt;
-  // llama-server reads a prompt again when the window reaches back to its begin, unless it has a
-  // checkpoint there. Memory holds all rows: one without bytes says so. It goes in OnReused,
-  // because it would say so also when memory does not hold them any more.
-  const int window = view_->swa_full() ? 0 : llama_model_n_swa(llama_get_model(slot.ctx_tgt));
-  const llama_pos reach = std::max(0, static_cast<llama_pos>(tokens) - window);
-  if (llama_memory_seq_pos_min(llama_get_memory(slot.ctx_tgt), slot.id) < reach) return;
-  common_prompt_checkpoint& marker = slot.prompt->checkpoints.emplace_back();
-  marker.id_task = kMarkerTask;
-  marker.n_tokens = tokens;
-  marker.pos_min = 0;
-  marker.pos_max = static_cast<llama_pos>(tokens);
 }
 
 // True: the restore has ended, one way or the other, and the slot goes on.
@@ -203,20 +205,28 @@ bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* t
         break;
     }
     if (!track->placed) {
+      // A session is restored whole or not at all.
+      if (track->action != nullptr &&
+          restore.restored_tokens() < track->action->session.token_count) {
+        return true;
+      }
       // What the slot holds was parked at its release; this is for what did not fit then.
-      if (track->leftover) Capture(slot, true);
+      // swallow: what can't be kept is counted.
+      if (track->leftover) (void)Capture(slot, true);
       MakeRoom(slots, slot, restore.restored_tokens());
       EmptySlot(slot);
       track->sequence = std::make_unique<LlamaSequence>(view_, slot.id);
       track->placed = true;
     }
-    const Restore::State state = restore.Step(*track->sequence, alone ? kAloneUs : kSliceUs);
+    const Restore::State state = restore.Step(*track->sequence, budget_us);
     if (state == Restore::State::kReading && (!alone || left_ms() == 0)) return false;
   }
 }
 
 void Session::OnRestoring(std::vector<SlotView>& slots) {
   if (!Active()) return;
+  StepActions(slots);
+  if (restoring_ == 0) return;
   Timer timer(this, "restoring", true);
   bool others = false;
   for (const SlotView& slot : slots) {
@@ -224,10 +234,15 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
   }
   for (SlotView& slot : slots) {
     Track& track = tracks_[slot.id];
-    if (!track.pending) continue;
+    if (!track.pending || slot.taken_by != 0) continue;
     // The launch failed after the look-up, or the task was cancelled.
     if (slot.task == nullptr || slot.task->id != track.task) {
       DropRestore(&track, slot);
+      continue;
+    }
+    if (track.action != nullptr && track.action->abandoned) {
+      DropRestore(&track, slot);
+      slot.finished = true;
       continue;
     }
     const absl::Time begin = absl::Now();
@@ -242,7 +257,10 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
       track.sequence.reset();
       --restoring_;
     }
-    slot.started = ended;
+    const bool action = track.action != nullptr;
+    if (action && ended) EndSessionRestore(slot, &track);
+    slot.finished = action && ended;
+    slot.started = ended && !action;
     slot.waiting = !ended;
   }
 }
