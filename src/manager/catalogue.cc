@@ -38,6 +38,16 @@ const ParkState* Conversation::FindPark(std::uint32_t park) const {
   return const_cast<Conversation*>(this)->FindPark(park);
 }
 
+void Catalogue::Hold(const ParkState& park) {
+  held_bytes_ += HeldBytes(park);
+  hashed_pages_ += park.page_hashes.size();
+}
+
+void Catalogue::Release(const ParkState& park) {
+  held_bytes_ -= HeldBytes(park);
+  hashed_pages_ -= park.page_hashes.size();
+}
+
 Handle Catalogue::Create(const ConversationId& id, const Digest128& identity, Handle parent,
                          std::uint32_t parent_tokens, std::int64_t now_unix_ms) {
   Handle handle;
@@ -89,7 +99,11 @@ void Catalogue::IndexNewestFirst() {
     return Get(a)->attributes.last_used_unix_ms > Get(b)->attributes.last_used_unix_ms;
   });
   for (Handle handle : handles) {
-    for (const ParkState& park : Get(handle)->parks) {
+    std::vector<ParkState>& parks = Get(handle)->parks;
+    held_bytes_ -= parks.capacity() * sizeof(ParkState);
+    parks.shrink_to_fit();
+    held_bytes_ += parks.capacity() * sizeof(ParkState);
+    for (const ParkState& park : parks) {
       IndexPages(handle, park.first, park.page_hashes);
     }
   }
@@ -116,7 +130,7 @@ ParkState* Catalogue::AddParkUnindexed(Handle handle, const ParkSummary& summary
     last_stages_ = std::make_shared<const StageMap>(summary.stages);
   }
   park.stages = last_stages_;
-  held_bytes_ += HeldBytes(park);
+  Hold(park);
   conversation->next_park = std::max(conversation->next_park, summary.key.park + 1);
   auto place = std::upper_bound(
       conversation->parks.begin(), conversation->parks.end(), park.park,
@@ -137,13 +151,13 @@ ParkSummary Catalogue::GrowLastPark(Handle handle, ParkSummary summary, const Pa
                              piece.checkpoints.end());
   summary.token_count += piece.token_count;
   summary.payload_bytes += piece.payload_bytes;
-  held_bytes_ -= HeldBytes(park);
+  Release(park);
   park.count = summary.token_count;
   park.bytes = summary.payload_bytes;
   park.page_hashes = summary.page_hashes;
   park.window_rows = summary.window_rows;
   park.checkpoints = summary.checkpoints;
-  held_bytes_ += HeldBytes(park);
+  Hold(park);
   return summary;
 }
 
@@ -165,7 +179,7 @@ void Catalogue::RemovePark(Conversation* conversation, std::size_t position,
   ErasePages(FindId(conversation->id), park, 0, !conversation->forgotten);
   out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes,
                          conversation->forgotten});
-  held_bytes_ -= HeldBytes(park);
+  Release(park);
   conversation->parks.erase(conversation->parks.begin() + static_cast<std::ptrdiff_t>(position));
 }
 
@@ -356,9 +370,9 @@ void Catalogue::Unindex(Handle handle) {
   ++unindexed_;
   for (ParkState& park : conversation->parks) {
     ErasePages(handle, park, 0, !conversation->forgotten);
-    held_bytes_ -= HeldBytes(park);
+    Release(park);
     park.page_hashes = {};
-    held_bytes_ += HeldBytes(park);
+    Hold(park);
   }
 }
 

@@ -138,6 +138,10 @@ class Catalogue {
   std::size_t size() const { return by_id_.size(); }
   const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
   std::uint64_t index_bytes() const { return index_.memory_bytes(); }
+  // Of memory_bytes, what Unindex can give back of it all.
+  std::uint64_t page_bytes() const {
+    return index_.memory_bytes() + hashed_pages_ * sizeof(std::uint64_t);
+  }
   std::uint64_t memory_bytes() const {
     return index_.memory_bytes() + evicted_.size() * sizeof(std::uint64_t) + held_bytes_;
   }
@@ -145,6 +149,9 @@ class Catalogue {
  private:
   void IndexPages(Handle handle, std::uint32_t first_token,
                   const std::vector<std::uint64_t>& hashes);
+  // Counts what a park holds besides its place among the conversation's parks, in or out.
+  void Hold(const ParkState& park);
+  void Release(const ParkState& park);
   void RemovePark(Conversation* conversation, std::size_t position, std::vector<Removal>* out);
   void RemoveIfEmpty(Handle handle, std::vector<Removal>* out);
   void ErasePages(Handle handle, const ParkState& park, std::uint32_t from_token, bool evicted);
@@ -158,6 +165,7 @@ class Catalogue {
   std::map<Digest128, std::uint32_t> by_identity_;  // how many conversations
   PageIndex index_;
   std::uint64_t held_bytes_ = 0;  // conversations and parks
+  std::uint64_t hashed_pages_ = 0;
   std::uint32_t unindexed_ = 0;
   std::shared_ptr<const StageMap> last_stages_;  // most parks share one
   std::vector<std::uint64_t> evicted_ = std::vector<std::uint64_t>(1u << 16);

@@ -16,6 +16,9 @@ namespace {
 constexpr std::size_t kPiece = 512;
 // Trimmed to so much less than the limit that it is not done again for every park.
 constexpr std::uint64_t kSlackShare = 16;
+// Where the list of conversations alone is nearly the limit or more, the newest keep at least this
+// share of it: a cache that finds nothing would be of no use at all.
+constexpr std::uint64_t kLeastShare = 10;
 constexpr absl::Duration kLogEvery = absl::Minutes(10);
 
 EvictionCandidate CandidateOf(Handle handle, const Conversation& conversation) {
@@ -80,10 +83,12 @@ bool CacheImpl::MayUnindex(const Conversation& conversation, std::int64_t last_u
 
 void CacheImpl::TrimIndex() {
   std::uint64_t limit = 0;
+  std::uint64_t least = 0;
   {
     absl::MutexLock lock(&mu_);
     limit = IndexLimit();
     if (catalogue_.memory_bytes() <= std::max(limit, index_stuck_bytes_)) return;
+    least = limit / kLeastShare;
     limit -= limit / kSlackShare;
   }
   const Snapshot snapshot = TakeSnapshot();
@@ -98,15 +103,16 @@ void CacheImpl::TrimIndex() {
       if (handle == kNoHandle) continue;
       const std::int64_t last_used = snapshot.candidates[order[at]].last_used_unix_ms;
       if (MayUnindex(*catalogue_.Get(handle), last_used)) catalogue_.Unindex(handle);
-      done = catalogue_.memory_bytes() <= limit;
+      done = catalogue_.memory_bytes() <= limit || catalogue_.page_bytes() <= least;
       if (done) break;
     }
   }
   std::string line;
   {
     absl::MutexLock lock(&mu_);
-    // All that may go has gone, and the rest is what lists them: not tried again for every park.
-    index_stuck_bytes_ = done ? 0 : catalogue_.memory_bytes() + limit / kSlackShare;
+    // All that may go has gone, and the rest lists the conversations: not tried for every park.
+    const std::uint64_t left = catalogue_.memory_bytes();
+    index_stuck_bytes_ = left <= limit ? 0 : left + limit / kSlackShare;
     const std::uint32_t unindexed = catalogue_.unindexed();
     if (unindexed <= unindexed_logged_ || absl::Now() - index_log_time_ < kLogEvery) return;
     unindexed_logged_ = unindexed;

@@ -188,6 +188,28 @@ INSTANTIATE_TEST_SUITE_P(Tiers, ManagerIndexLimit, ::testing::Bool(),
                            return std::string(info.param ? "RamAndDurable" : "DurableAlone");
                          });
 
+// The list alone is more than the limit: the newest are found all the same.
+TEST(ManagerFixedMemory, TheNewestKeepAShareHoweverLongTheListIs) {
+  RigOptions options = SmallRows(false);
+  options.cache.min_tokens = 64;
+  options.cache.index_bytes = SmallLimit() + (128u << 10);  // a tenth: 80 KiB and 8 KiB tables
+  Rig rig(options);
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    auto engine = rig.MakeEngine();
+    engine->Append(Tokens(i, 64));
+    rig.ParkOnce(*engine);
+    if (i % 100 == 0) rig.Settle();
+  }
+  rig.Settle();
+  const QueueInfo queue = rig.cache().Queue();
+  EXPECT_GT(queue.index_bytes, options.cache.index_bytes);
+  EXPECT_GT(queue.unindexed_conversations, 1000u);
+  EXPECT_LT(queue.unindexed_conversations, 3000u);
+  for (std::uint64_t i = 2950; i < 3000; ++i) {
+    EXPECT_EQ(rig.Look(Fork(Tokens(i, 64), 64, 1, 9)).matched_tokens, 64u);
+  }
+}
+
 TEST(ManagerFixedMemory, BuffersTokensAndIndexAddUp) {
   RigOptions options;
   options.cache = CacheOptions();
