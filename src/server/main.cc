@@ -177,7 +177,8 @@ int main(int argc, char** argv) {
   if (flags->help_wanted) fputs(parkade::FlagsHelp().c_str(), stdout);
 
   // Static: its file goes also when llama-server ends the process with exit().
-  static parkade::RouterOptions for_children(parkade::CacheFolder());
+  static std::optional<parkade::RouterOptions> for_children;
+  if (!child) for_children.emplace(parkade::CacheFolder());
   Backing backing(*flags, child);
   parkade::ServerCallbacks callbacks;
   callbacks.on_router = [&] {
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
     const std::string& directory = flags->disk.directory;
     absl::Status usable =
         directory.empty() ? absl::OkStatus() : parkade::CheckRouterDirectory(directory);
-    return usable.ok() ? for_children.Write(*flags) : usable;
+    return usable.ok() && for_children ? for_children->Write(*flags) : usable;
   };
   callbacks.before_load = [&](const std::string& model_path) { return backing.Open(model_path); };
   return parkade::RunLlamaServer(flags->rest, std::move(callbacks));
