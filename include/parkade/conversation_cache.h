@@ -36,6 +36,8 @@ struct LookupRequest {
   bool held_all = false;
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
+  // Not zero: this conversation alone, from FindSession, however few tokens it has.
+  ConversationId session = {};
 };
 
 // One lookup and, when something was found, its restore. Created by Lookup, stepped and finished on
@@ -69,6 +71,8 @@ struct ParkRequest {
   absl::Span<const Token> tokens;  // all tokens the sequence holds
   // Store window rows and recurrent state here: a client may come back to this position.
   bool boundary = true;
+  // Also when there are fewer tokens than are usually kept: a person asked for it.
+  bool always = false;
 };
 
 struct ParkOutcome {
@@ -76,6 +80,25 @@ struct ParkOutcome {
   std::uint32_t captured_tokens = 0;
   // False: buffers are full; call again later and it goes on.
   bool complete = true;
+  // What holds them. Zero: nothing was kept.
+  ConversationId conversation;
+};
+
+// A name for a conversation up to a position.
+struct SavedSession {
+  ConversationId conversation;  // listed under the name: a fork that adds nothing
+  Digest128 identity;
+  std::uint32_t token_count = 0;
+  std::vector<Token> tokens;  // from FindSession only
+  std::uint64_t bytes = 0;    // payload that it stands on; from SaveSession only
+  bool durable = false;
+};
+
+// What a restore that is no lookup has done.
+struct RestoreTotals {
+  std::uint32_t tokens = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
 };
 
 struct ConversationInfo {
@@ -145,6 +168,8 @@ class ConversationCache {
   virtual void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) = 0;
   // The engine has fixed its reuse: all counters of this lookup move, once.
   virtual void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) = 0;
+  // For a session that a person restored: bytes and times count, no lookup does.
+  virtual RestoreTotals FinishSession(std::unique_ptr<Restore> restore) = 0;
 
   // ---- the park path ----
   virtual ParkOutcome Park(EngineSequence& sequence, const ParkRequest& request) = 0;
@@ -161,6 +186,21 @@ class ConversationCache {
   // Not listed or matched from the return on. Returns the tokens a fork still needs.
   virtual absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) = 0;
   virtual absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) = 0;
+
+  // ---- named sessions. These wait for media: not on the serving thread ----
+
+  // Gives the first `tokens` tokens of a conversation (ParkOutcome::conversation) a name: they
+  // stay, pinned, wherever the conversation goes on. Returns when the lowest tier holds all of it;
+  // what had the name before has lost it then. On an error nothing is changed. NotFound: the
+  // conversation is gone; ResourceExhausted: no room, or pins would hold more than 80 % of a tier;
+  // Unavailable: not stored in time.
+  virtual absl::StatusOr<SavedSession> SaveSession(const ConversationId& conversation,
+                                                   std::uint32_t tokens, const std::string& name,
+                                                   std::int64_t deadline_ms) = 0;
+  // The session of a name, with its tokens; also a conversation that was given the name by Pin.
+  virtual absl::StatusOr<SavedSession> FindSession(const std::string& name) = 0;
+  // Name of the first field in which two registered identities differ; empty: none, or unknown.
+  virtual std::string DifferentField(const Digest128& wanted, const Digest128& stored) const = 0;
   virtual absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) = 0;
   // Waits until the queue is empty or the time is over; what is left is dropped and counted.
   virtual void Drain(std::int64_t deadline_ms) = 0;

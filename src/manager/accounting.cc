@@ -173,6 +173,21 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
   sink_->OnLookup(record);
 }
 
+RestoreTotals CacheImpl::FinishSession(std::unique_ptr<Restore> restore) {
+  RestoreOp* op = static_cast<RestoreHandle*>(restore.get())->op();
+  RestoreTotals totals;
+  if (op->restored == 0) return totals;
+  const LookupRecord record = MakeRecord(*op, op->match, op->restored);
+  EmitRestored(*op, record);
+  absl::MutexLock lock(&mu_);
+  const Handle handle = catalogue_.FindId(op->match.id);
+  if (handle != kNoHandle) Touch(handle, true);
+  totals.tokens = op->restored;
+  totals.bytes = record.restored_bytes;
+  totals.seconds = record.restore_seconds;
+  return totals;
+}
+
 void CacheImpl::EmitRestored(const RestoreOp& op, const LookupRecord& record) {
   std::uint64_t tier_bytes[kSources] = {};
   std::map<std::uint16_t, std::uint64_t> stage_bytes;

@@ -53,6 +53,7 @@ class CacheImpl : public ConversationCache {
   std::unique_ptr<Restore> Lookup(LookupRequest request) override;
   void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) override;
   void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) override;
+  RestoreTotals FinishSession(std::unique_ptr<Restore> restore) override;
   ParkOutcome Park(EngineSequence& sequence, const ParkRequest& request) override;
   void CountSkippedPark(SkipReason reason, std::uint32_t tokens) override;
   std::vector<ConversationInfo> List(std::uint32_t limit,
@@ -63,6 +64,11 @@ class CacheImpl : public ConversationCache {
   QueueInfo Queue() const override;
   absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) override;
   absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) override;
+  absl::StatusOr<SavedSession> SaveSession(const ConversationId& conversation,
+                                           std::uint32_t tokens, const std::string& name,
+                                           std::int64_t deadline_ms) override;
+  absl::StatusOr<SavedSession> FindSession(const std::string& name) override;
+  std::string DifferentField(const Digest128& wanted, const Digest128& stored) const override;
   absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) override;
   void Drain(std::int64_t deadline_ms) override;
 
@@ -87,6 +93,7 @@ class CacheImpl : public ConversationCache {
     std::vector<TokenSource> sources;
   };
   std::vector<MatchCandidate> GatherCandidates(RestoreOp* op);
+  TokenSource TokenSourceOf(const PathPark& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::uint32_t CompareTokens(RestoreOp* op, const MatchCandidate& candidate, std::uint32_t matched,
                               bool* differs);
   bool FindBestMatch(RestoreOp* op);
@@ -203,9 +210,26 @@ class CacheImpl : public ConversationCache {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::uint32_t> Ranks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // ---- listing.cc ----
-  // False: pinning it would hold too much of a tier.
-  bool PinFits(const ConversationId& id) const;
+  // ---- sessions.cc ----
+  std::size_t PinningTier() const;
+  std::uint64_t PinnedBytes(std::size_t tier, Handle more, std::uint32_t tokens) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False: pinning the first `tokens` tokens would hold too much of a tier of this budget.
+  bool PinFits(Handle handle, std::uint32_t tokens, std::uint64_t budget_bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Handle FindName(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct SessionFork {
+    ParkRequest request;
+    StageMap stages;
+    ParkSpot spot;
+    std::uint64_t bytes = 0;
+  };
+  absl::StatusOr<SessionFork> ForkForSession(const ConversationId& id, std::uint32_t tokens,
+                                             const std::string& name, std::uint64_t budget_bytes);
+  absl::Status WaitStored(const ConversationId& id, std::uint32_t tokens, absl::Time deadline);
+  absl::Status StoreAttributes(const ConversationId& id);
+  void DropOlderSessions(const ConversationId& id, const std::string& name);
+  absl::Status ReleaseName(const ConversationId& id);
 
   // ---- accounting.cc ----
   LookupRecord MakeRecord(const RestoreOp& op, const MatchReport& match, std::uint32_t reused);

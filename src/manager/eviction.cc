@@ -15,8 +15,9 @@ namespace {
 // The shortfall is asked again after every removal; it should be zero at the second look.
 constexpr int kRounds = 4;
 
-// Candidates of one tier (tier bit) or of all (0).
-std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8_t tier) {
+// Candidates of one tier (tier bit) or of all (0). `pinning`: pinned conversations stay there.
+std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8_t tier,
+                                          bool pinning) {
   std::vector<EvictionCandidate> candidates;
   std::unordered_map<Handle, std::int32_t> position;
   candidates.reserve(catalogue.size());
@@ -27,7 +28,7 @@ std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8
     candidate.conversation = handle;
     candidate.last_used_unix_ms = conversation->attributes.last_used_unix_ms;
     candidate.hits = conversation->attributes.hits;
-    candidate.pinned = conversation->attributes.pinned;
+    candidate.pinned = pinning && conversation->attributes.pinned;
     candidate.parent_tokens = conversation->parent_tokens;
     for (const ParkState& park : conversation->parks) {
       // A queued park is not in the tier yet, but what it stands on must stay all the same.
@@ -48,7 +49,7 @@ std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8
 }  // namespace
 
 std::vector<std::uint32_t> CacheImpl::Ranks() const {
-  return EvictionRanks(Candidates(catalogue_, 0));
+  return EvictionRanks(Candidates(catalogue_, 0, true));
 }
 
 std::uint64_t CacheImpl::BytesToEvict(std::size_t tier, std::uint64_t bytes) const {
@@ -70,7 +71,8 @@ bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reas
     std::uint64_t evicted = 0;
     {
       absl::MutexLock lock(&mu_);
-      const std::vector<EvictionCandidate> candidates = Candidates(catalogue_, Bit(tier));
+      const std::vector<EvictionCandidate> candidates =
+          Candidates(catalogue_, Bit(tier), tier == PinningTier());
       for (const Victim& victim : ChooseVictims(candidates, shortfall)) {
         const Handle handle = candidates[victim.candidate].conversation;
         Conversation* conversation = catalogue_.Get(handle);
@@ -153,7 +155,7 @@ void CacheImpl::EnforceSlots() {
       Family& family = families[root];
       const Conversation* conversation = catalogue_.Get(handle);
       family.last_used = std::max(family.last_used, conversation->attributes.last_used_unix_ms);
-      family.kept = family.kept || conversation->attributes.pinned;
+      family.kept = family.kept || (conversation->attributes.pinned && tier == PinningTier());
       for (const ParkState& park : conversation->parks) {
         if ((park.tiers & Bit(tier)) == 0) continue;
         family.kept = family.kept || park.pins > 0 || park.pending != nullptr;

@@ -7,12 +7,6 @@
 #include "src/manager/cache_impl.h"
 
 namespace parkade {
-namespace {
-
-// Pinned bytes hold at most this share of a tier.
-constexpr double kPinnedShare = 0.8;
-
-}  // namespace
 
 std::vector<ConversationInfo> CacheImpl::List(std::uint32_t limit,
                                               const ConversationId& after) const {
@@ -97,13 +91,12 @@ std::vector<TierInfo> CacheImpl::Tiers() const {
   for (const auto& tier : tiers_) infos.push_back(TierInfo{tier->kind(), tier->usage()});
   absl::MutexLock lock(&mu_);
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    infos[tier].pinned_bytes = PinnedBytes(tier, kNoHandle, 0);
     for (const auto& [id, handle] : catalogue_.by_id()) {
       const Conversation* conversation = catalogue_.Get(handle);
       bool here = false;
       for (const ParkState& park : conversation->parks) {
-        if ((park.tiers & Bit(tier)) == 0) continue;
-        here = true;
-        if (conversation->attributes.pinned) infos[tier].pinned_bytes += park.bytes;
+        here = here || (park.tiers & Bit(tier)) != 0;
       }
       if (here && !conversation->forgotten) ++infos[tier].conversations;
     }
@@ -158,47 +151,32 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   return kept;
 }
 
-bool CacheImpl::PinFits(const ConversationId& id) const {
-  const std::vector<TierInfo> infos = Tiers();
-  absl::MutexLock lock(&mu_);
-  const Handle handle = catalogue_.FindId(id);
-  if (handle == kNoHandle || catalogue_.Get(handle)->attributes.pinned) return true;
-  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    std::uint64_t bytes = 0;
-    for (const ParkState& park : catalogue_.Get(handle)->parks) {
-      if ((park.tiers & Bit(tier)) != 0) bytes += park.bytes;
-    }
-    const double limit = kPinnedShare * static_cast<double>(infos[tier].usage.budget_bytes);
-    if (bytes > 0 && static_cast<double>(infos[tier].pinned_bytes + bytes) > limit) return false;
-  }
-  return true;
-}
-
 absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::string& name) {
-  const bool fits = !pinned || PinFits(id);
-  ConversationAttributes attributes;
+  const std::uint64_t budget = tiers_.empty() ? 0 : tiers_[PinningTier()]->usage().budget_bytes;
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(id);
     if (handle == kNoHandle || catalogue_.Get(handle)->forgotten) {
       return absl::NotFoundError("no such conversation");
     }
-    if (!fits) return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
     Conversation* conversation = catalogue_.Get(handle);
+    const Handle named = name.empty() ? kNoHandle : FindName(name);
+    if (named != kNoHandle && named != handle) {
+      return absl::AlreadyExistsError("another conversation has this name: " +
+                                      ToHex(catalogue_.Get(named)->id));
+    }
+    if (pinned && !conversation->attributes.pinned &&
+        !PinFits(handle, conversation->tip(), budget)) {
+      return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
+    }
     conversation->attributes.pinned = pinned;
-    if (!name.empty()) {
+    // A session keeps the position that it was saved at.
+    if (!name.empty() && name != conversation->attributes.name) {
       conversation->attributes.name = name;
       conversation->attributes.name_tokens = conversation->tip();
     }
-    attributes = conversation->attributes;
   }
-  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    const absl::Status written =
-        tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&attributes, 1), true);
-    ForgetLateAttributes(tier, id);
-    if (!written.ok()) return written;
-  }
-  return absl::OkStatus();
+  return StoreAttributes(id);
 }
 
 absl::Status CacheImpl::SetBudget(TierKind kind, std::uint64_t budget_bytes) {

@@ -50,7 +50,8 @@ std::unique_ptr<Restore> CacheImpl::Lookup(LookupRequest request) {
     absl::MutexLock lock(&mu_);
     if (UseIdentity(asked.identity)) {
       op->layout = identities_[asked.identity].layout;
-      candidate = catalogue_.MatchPages(op->hashes).pages > 0;
+      candidate = asked.session.IsZero() ? catalogue_.MatchPages(op->hashes).pages > 0
+                                         : catalogue_.FindId(asked.session) != kNoHandle;
     }
   }
   if (candidate) {
@@ -104,27 +105,40 @@ SharedTokens CacheImpl::TokensOf(const ParkKey& key, std::uint32_t count, std::u
   return nullptr;
 }
 
+CacheImpl::TokenSource CacheImpl::TokenSourceOf(const PathPark& step) const {
+  const ParkState* park = catalogue_.Get(step.conversation)->FindPark(step.key.park);
+  TokenSource source{step, park->count, park->tiers, nullptr};
+  if (park->pending != nullptr) {
+    source.queued = SharedTokens(park->pending->record, &park->pending->record->tokens);
+  }
+  return source;
+}
+
 std::vector<CacheImpl::MatchCandidate> CacheImpl::GatherCandidates(RestoreOp* op) {
   std::vector<MatchCandidate> candidates;
+  const ConversationId& session = op->request.session;
   absl::MutexLock lock(&mu_);
-  const Catalogue::PageMatch pages = catalogue_.MatchPages(op->hashes);
-  op->match.pages = pages.pages;
-  if (pages.pages == 0) return candidates;
-  const std::uint32_t position = pages.pages * kPageTokens;
-  for (Handle handle : catalogue_.Continuations(pages.conversation, position, kContinuations)) {
+  std::vector<Handle> handles;
+  std::uint32_t position = 0;
+  if (session.IsZero()) {
+    const Catalogue::PageMatch pages = catalogue_.MatchPages(op->hashes);
+    op->match.pages = pages.pages;
+    if (pages.pages == 0) return candidates;
+    position = pages.pages * kPageTokens;
+    handles = catalogue_.Continuations(pages.conversation, position, kContinuations);
+  } else if (const Handle handle = catalogue_.FindId(session); handle != kNoHandle) {
+    handles.push_back(handle);
+  }
+  for (Handle handle : handles) {
     MatchCandidate candidate;
     candidate.conversation = handle;
-    const std::uint32_t limit = std::min(catalogue_.Get(handle)->tip(), position + kPageTokens);
+    const std::uint32_t tip = catalogue_.Get(handle)->tip();
+    const std::uint32_t limit = session.IsZero() ? std::min(tip, position + kPageTokens) : tip;
     for (const PathPark& step : catalogue_.Path(handle, limit)) {
       candidate.path.push_back(step.key);
       // The first candidate is compared from the start, the others share that.
       if (!candidates.empty() && step.tokens.end <= position) continue;
-      const ParkState* park = catalogue_.Get(step.conversation)->FindPark(step.key.park);
-      TokenSource source{step, park->count, park->tiers, nullptr};
-      if (park->pending != nullptr) {
-        source.queued = SharedTokens(park->pending->record, &park->pending->record->tokens);
-      }
-      candidate.sources.push_back(std::move(source));
+      candidate.sources.push_back(TokenSourceOf(step));
     }
     candidates.push_back(std::move(candidate));
   }
@@ -206,8 +220,8 @@ CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   plan = RestorePlan();
   plan.boundary = UsableBoundary(op->layout, coverage, limit);
   op->match.usable = plan.boundary;
-  if (plan.boundary == 0 ||
-      plan.boundary < op->request.held_tokens + std::uint64_t{options_.min_gain_tokens}) {
+  const std::uint64_t least = op->request.session.IsZero() ? options_.min_gain_tokens : 1;
+  if (plan.boundary == 0 || plan.boundary < op->request.held_tokens + least) {
     return Choice::kNotWorth;
   }
   const bool window = op->layout.has_group(RowGroup::kWindow);

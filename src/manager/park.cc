@@ -193,7 +193,7 @@ absl::Status CacheImpl::CapturePieceNow(EngineSequence& sequence, const CaptureP
 ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request) {
   const std::uint32_t end = static_cast<std::uint32_t>(request.tokens.size());
   ParkOutcome outcome;
-  if (end < options_.min_tokens) {
+  if (end < options_.min_tokens && !request.always) {
     sink_->OnSkippedPark(SkipReason::kTooShort, end);
     return outcome;
   }
@@ -210,6 +210,7 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
       Touch(spot.conversation, false);
     }
     outcome.captured_tokens = spot.matched;
+    outcome.conversation = spot.id;
     const bool rows_new = spot.matched < end;
     const StateLayout& layout = sequence.layout();
     const bool extra_new =
@@ -242,6 +243,7 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
                                                 std::move(payload), &spot, begin);
     if (!outcome.complete) break;
     outcome.captured_tokens = piece.tokens.end;
+    outcome.conversation = spot.id;
   }
   sequence.EndCapture();
   return outcome;
@@ -266,8 +268,10 @@ std::shared_ptr<ParkRecord> CacheImpl::MakeParkRecord(const ParkRequest& request
        (page + 1) * kPageTokens <= piece.tokens.end; ++page) {
     summary.page_hashes.push_back(hashes[page]);
   }
-  record->tokens.assign(request.tokens.begin() + piece.tokens.begin,
-                        request.tokens.begin() + piece.tokens.end);
+  if (!piece.tokens.empty()) {
+    record->tokens.assign(request.tokens.begin() + piece.tokens.begin,
+                          request.tokens.begin() + piece.tokens.end);
+  }
   record->extents = piece.extents;
   return record;
 }

@@ -64,12 +64,12 @@ MetricsSnapshot TwoTiers() {
   MetricsSnapshot snapshot;
   TierInfo ram;
   ram.kind = TierKind::kRam;
-  ram.usage = {1000, 2000, 0, 3000, 500, 400, "up"};
+  ram.usage = {1000, 2000, 0, 3000, 500, 400, 0, "up"};
   ram.conversations = 3;
   ram.pinned_bytes = 70;
   TierInfo disk;
   disk.kind = TierKind::kDisk;
-  disk.usage = {123456789012345, 1ull << 45, 11, 12, 13, 14, "read_only: no space"};
+  disk.usage = {123456789012345, 1ull << 45, 11, 12, 13, 14, 0, "read_only: no space"};
   disk.conversations = 9;
   snapshot.tiers = {ram, disk};
   snapshot.queue.spill_queue_bytes = 4096;

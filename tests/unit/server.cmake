@@ -4,6 +4,7 @@ parkade_test(server_test
     ${CMAKE_CURRENT_LIST_DIR}/server_api_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/server_flags_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/server_lookup_line_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/server_slots_api_test.cc
   DEPENDS parkade_server_api
   LABELS unit)
 target_compile_definitions(server_test PRIVATE

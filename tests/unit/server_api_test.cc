@@ -40,7 +40,7 @@ class FakeCache : public ConversationCache {
     conversations[kSecond] = second;
     TierInfo ram;
     ram.kind = TierKind::kRam;
-    ram.usage = {10, 20, 0, 30, 1, 2, "up"};
+    ram.usage = {10, 20, 0, 30, 1, 2, 0, "up"};
     ram.conversations = 2;
     tiers = {ram};
   }
@@ -51,6 +51,15 @@ class FakeCache : public ConversationCache {
   std::unique_ptr<Restore> Lookup(LookupRequest) override { return nullptr; }
   void Prefetch(const Digest128&, absl::Span<const Token>) override {}
   void FinishLookup(std::unique_ptr<Restore>, std::uint32_t) override {}
+  RestoreTotals FinishSession(std::unique_ptr<Restore>) override { return {}; }
+  absl::StatusOr<SavedSession> SaveSession(const ConversationId&, std::uint32_t, const std::string&,
+                                           std::int64_t) override {
+    return absl::UnimplementedError("");
+  }
+  absl::StatusOr<SavedSession> FindSession(const std::string&) override {
+    return absl::UnimplementedError("");
+  }
+  std::string DifferentField(const Digest128&, const Digest128&) const override { return ""; }
   ParkOutcome Park(EngineSequence&, const ParkRequest&) override { return {}; }
   void CountSkippedPark(SkipReason, std::uint32_t) override {}
 

@@ -58,7 +58,7 @@ void OnDecoded(const std::vector<SlotView>& slots) noexcept {
 void OnReleased(const SlotView& slot) noexcept {
   Guarded("released", [&](Session& session) { session.OnReleased(slot); });
 }
-void OnIdle(const std::vector<SlotView>& slots) noexcept {
+void OnIdle(std::vector<SlotView>& slots) noexcept {
   Guarded("idle", [&](Session& session) { session.OnIdle(slots); });
 }
 bool NothingToRestore() noexcept {

@@ -54,6 +54,7 @@ HookTimes Session::hook_times() const {
 
 void Session::Refuse(const std::string& why) {
   view_ = nullptr;
+  serves_slots_ = false;
   if (options_.required) {
     fprintf(stderr,
             "error: the conversation cache can't serve this model or mode: %s (leave out the "
@@ -71,6 +72,7 @@ void Session::OnLoaded(LoadedView loaded) {
   stop_digest_ = true;
   if (digest_thread_.joinable()) digest_thread_.join();
   stop_digest_ = false;
+  FailActions("the model is loaded again");
   tracks_.clear();
   restoring_ = 0;
   loaded_ = std::move(loaded);
@@ -112,6 +114,11 @@ void Session::OnLoaded(LoadedView loaded) {
     options_.on_stages(static_cast<int>(view_->stages().stages.size()));
   }
   StartIdentity();
+  {
+    absl::MutexLock lock(&actions_mu_);
+    wake_ = loaded_.wake;
+  }
+  serves_slots_ = true;
 }
 
 void Session::OnGate(const server_task& task) {
@@ -154,32 +161,36 @@ bool Session::Cacheable(const SlotView& slot) const {
          slot.task->params.cache_prompt && slot.alora_start < 0;
 }
 
-void Session::Capture(const SlotView& slot, bool boundary) {
+absl::StatusOr<ParkOutcome> Session::Capture(const SlotView& slot, bool boundary, bool always) {
   Track& track = tracks_[slot.id];
   const absl::Span<const llama_token> tokens = TokensOf(slot.prompt->tokens);
   track.leftover = false;
-  if (tokens.empty()) return;
+  if (tokens.empty()) return ParkOutcome();
   const std::uint32_t count = static_cast<std::uint32_t>(tokens.size());
   const bool media = std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) != tokens.end();
   if (media || track.shifted_from < count) {
     options_.cache->CountSkippedPark(SkipReason::kUnsupported,
                                      count - std::min(count, track.captured));
-    return;
+    return absl::InvalidArgumentError(
+        media ? "the slot holds images or sound, which can't be kept"
+              : "the slot's context was shifted or its adapters were changed: it can't be kept");
   }
   const std::optional<Digest128> identity = IdentityFor(*slot.lora);
   if (!identity.has_value()) {
     track.leftover = true;
-    return;
+    return absl::UnavailableError("loading: the digest of the weights is not known yet");
   }
   LlamaSequence sequence(view_, slot.id);
   ParkRequest request;
   request.identity = *identity;
   request.tokens = tokens;
   request.boundary = boundary;
+  request.always = always;
   const ParkOutcome outcome = options_.cache->Park(sequence, request);
   track.captured = outcome.captured_tokens;
   track.leftover = !outcome.complete;
   if (outcome.complete && boundary) track.boundary = count;
+  return outcome;
 }
 
 void Session::OnDecoded(const std::vector<SlotView>& slots) {
@@ -214,7 +225,8 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
       due = due || window || state;
     }
     if (state && count + kBeforePromptEnd == prompt) boundary = due = true;
-    if (due) Capture(slot, boundary);
+    // swallow: what can't be kept is counted.
+    if (due) (void)Capture(slot, boundary);
   }
 }
 
@@ -223,11 +235,15 @@ void Session::OnReleased(const SlotView& slot) {
   Timer timer(this, "released");
   TakeShifts();
   Track& track = tracks_[slot.id];
-  RemoveMarker(&track);
+  const bool action = track.task < -1;
+  // What a session's restore left for the next task stays.
+  if (!action) RemoveMarker(&track);
   if (track.restore != nullptr) DropRestore(&track, slot);
   track.task = -1;
+  if (action) return;
   if (Cacheable(slot)) {
-    Capture(slot, true);
+    // swallow: what can't be kept is counted.
+    (void)Capture(slot, true);
   } else {
     track.leftover = false;
   }
@@ -237,11 +253,12 @@ void Session::CaptureLeftovers(const std::vector<SlotView>& slots) {
   for (const SlotView& slot : slots) {
     auto track = tracks_.find(slot.id);
     if (track == tracks_.end() || !track->second.leftover || slot.processing) continue;
-    Capture(slot, true);
+    // swallow: what can't be kept is counted.
+    (void)Capture(slot, true);
   }
 }
 
-void Session::OnIdle(const std::vector<SlotView>& slots) {
+void Session::OnIdle(std::vector<SlotView>& slots) {
   if (!Active()) return;
   Timer timer(this, "idle");
   // A launch that failed after its look-up: what it reads would hold buffers and pins.
@@ -250,8 +267,13 @@ void Session::OnIdle(const std::vector<SlotView>& slots) {
     if (track.restore != nullptr) DropRestore(&track, slot);
   }
   CaptureLeftovers(slots);
-  const bool left = std::any_of(tracks_.begin(), tracks_.end(),
-                                [](const auto& entry) { return entry.second.leftover; });
+  StepActions(slots);
+  const bool taken = std::any_of(slots.begin(), slots.end(),
+                                 [](const SlotView& slot) { return slot.taken_by != 0; });
+  if (taken) return loaded_.wake();
+  const bool left =
+      waiting_actions_ > 0 || std::any_of(tracks_.begin(), tracks_.end(),
+                                          [](const auto& entry) { return entry.second.leftover; });
   if (!left) return;
   {
     absl::MutexLock lock(&mu_);
@@ -264,6 +286,11 @@ void Session::OnIdle(const std::vector<SlotView>& slots) {
 }
 
 void Session::OnStopping() {
+  {
+    absl::MutexLock lock(&actions_mu_);
+    stopped_actions_ = true;
+  }
+  FailActions("the server is stopping");
   if (!Active()) return;
   const absl::Time deadline = absl::Now() + absl::Milliseconds(options_.drain_deadline_ms);
   if (loaded_.slots) {
@@ -272,7 +299,8 @@ void Session::OnStopping() {
     for (const SlotView& slot : slots) {
       Track& track = tracks_[slot.id];
       if (track.restore != nullptr) DropRestore(&track, slot);
-      if (slot.processing && Cacheable(slot)) Capture(slot, true);
+      // swallow: what can't be kept is counted.
+      if (slot.processing && Cacheable(slot)) (void)Capture(slot, true);
     }
     auto left = [this] {
       {
@@ -285,7 +313,8 @@ void Session::OnStopping() {
     while (left() && absl::Now() < deadline) {
       options_.cache->Drain(absl::ToInt64Milliseconds(deadline - absl::Now()));
       for (const SlotView& slot : slots) {
-        if (tracks_[slot.id].leftover) Capture(slot, true);
+        // swallow: what can't be kept is counted.
+        if (tracks_[slot.id].leftover) (void)Capture(slot, true);
       }
     }
     for (const SlotView& slot : slots) {

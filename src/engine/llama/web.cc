@@ -2,12 +2,14 @@
 
 #include <cpp-httplib/httplib.h>
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "src/engine/llama/hooks/server_routes.h"
 #include "src/engine/llama/run_server.h"
+#include "src/engine/llama/session.h"
 #include "src/server/api.h"
 
 namespace parkade {
@@ -55,6 +57,24 @@ server_http_context::handler_t hook_metrics(server_http_context::handler_t their
   };
 }
 
+server_http_context::handler_t hook_slots(server_http_context::handler_t theirs, bool router) {
+  if (router) return theirs;
+  return [theirs = std::move(theirs)](const server_http_req& request) {
+    Session* session = CurrentSession();
+    std::optional<ApiResponse> response;
+    if (session != nullptr) {
+      response = session->OnSlotRequest(request.get_param("id_slot"), request.get_param("action"),
+                                        request.body, request.should_stop);
+    }
+    if (!response.has_value()) return theirs(request);
+    auto answer = std::make_unique<server_http_res>();
+    answer->status = response->status;
+    answer->content_type = response->content_type;
+    answer->data = std::move(response->body);
+    return answer;
+  };
+}
+
 void hook_routes(server_http_context& http) {
   auto fixed = [](const char* method, std::string path) {
     return [method, path](const server_http_req& request) { return Answer(method, path, request); };
@@ -87,7 +107,8 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
 httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler handler,
                                  std::false_type tag) {
   auto keep_ours = [handler](const httplib::Request& request, httplib::Response& response) {
-    const bool ours = request.path.find("/conversations") != std::string::npos;
+    const bool ours = request.path.find("/conversations") != std::string::npos ||
+                      request.path.find("/slots/") != std::string::npos;
     if (!ours || response.body.empty()) handler(request, response);
   };
   return RealSetErrorHandler(self, std::move(keep_ours), tag);

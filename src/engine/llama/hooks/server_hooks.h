@@ -19,7 +19,7 @@ struct SlotView {
   int n_ctx = 0;
   server_prompt* prompt = nullptr;
   const server_task* task = nullptr;  // null when the slot is free
-  const std::vector<common_adapter_lora_info>* lora = nullptr;
+  std::vector<common_adapter_lora_info>* lora = nullptr;
   llama_context* ctx_tgt = nullptr;
   llama_context* ctx_dft = nullptr;
   bool processing = false;
@@ -28,6 +28,10 @@ struct SlotView {
   // Whether the slot may go on with its prompt; hook_restoring acts on what it is set to.
   bool started = false;
   bool waiting = false;
+  // Set by OnRestoring and OnIdle: the slot is taken from now on, as by a task of this number; or
+  // what had taken it so is done.
+  int taken_by = 0;
+  bool finished = false;
 };
 
 struct LoadedView {
@@ -46,8 +50,9 @@ void OnRestoring(std::vector<SlotView>& slots) noexcept;
 void OnReused(int slot, int reused) noexcept;
 void OnDecoded(const std::vector<SlotView>& slots) noexcept;
 void OnReleased(const SlotView& slot) noexcept;
-void OnIdle(const std::vector<SlotView>& slots) noexcept;
-// Nothing of a restore is going on: the common case, asked before anything is gathered.
+void OnIdle(std::vector<SlotView>& slots) noexcept;
+// Nothing of a restore or a slot action is going on: the common case, asked before anything is
+// gathered.
 bool NothingToRestore() noexcept;
 
 template <class Slot>
@@ -107,6 +112,18 @@ void hook_launched(Slot& slot, const server_task& task) {
   OnLaunched(view_of(slot), task);
 }
 
+template <class Slot, class State>
+void take_or_release(Slot& slot, const SlotView& view, State wait) {
+  if (view.taken_by != 0) {
+    auto task = std::make_unique<server_task>(SERVER_TASK_TYPE_SLOT_RESTORE);
+    task->id = view.taken_by;
+    slot.task = std::move(task);
+    slot.state = wait;
+  } else if (view.finished) {
+    slot.release();
+  }
+}
+
 // A slot whose restore is not finished is put into the state in which the server leaves it alone
 // (`wait`), and back into `started` when it is.
 template <class Slots, class State>
@@ -121,6 +138,7 @@ void hook_restoring(Slots& slots, State started, State wait) {
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].started && slots[i].state == wait) slots[i].state = started;
     if (views[i].waiting && slots[i].state == started) slots[i].state = wait;
+    take_or_release(slots[i], views[i], wait);
   }
 }
 
@@ -136,9 +154,11 @@ void hook_released(Slot& slot) {
   OnReleased(view_of(slot));
 }
 
-template <class Slots>
-void hook_idle(Slots& slots) {
-  OnIdle(views_of(slots));
+template <class Slots, class State>
+void hook_idle(Slots& slots, State wait) {
+  std::vector<SlotView> views = views_of(slots);
+  OnIdle(views);
+  for (std::size_t i = 0; i < views.size(); ++i) take_or_release(slots[i], views[i], wait);
 }
 
 }  // namespace parkade

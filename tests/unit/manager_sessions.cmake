@@ -1,0 +1,4 @@
+parkade_test(manager_sessions_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/manager_sessions_test.cc
+  DEPENDS parkade_manager_rig
+  LABELS unit)
