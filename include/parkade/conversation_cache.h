@@ -41,7 +41,8 @@ struct LookupRequest {
 };
 
 // One lookup and, when something was found, its restore. Created by Lookup, stepped and finished on
-// the serving thread. Destroying it unpins, cancels the reading and counts nothing.
+// the serving thread. Destroying it unpins, cancels the reading and counts nothing. Restores that
+// are under way at the same time share the read buffers: step all of them, not one to its end.
 class Restore {
  public:
   enum class State {

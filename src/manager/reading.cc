@@ -1,7 +1,8 @@
 // Threads that make plans and read ahead of the import.
 //
 // A reader takes the next extent of an operation and only then waits for a buffer. That can't
-// deadlock: the import takes extents in any order, so every buffer that is filled comes back.
+// deadlock while all restores are stepped: the import takes extents in any order, so every buffer
+// that is filled comes back.
 
 #include <algorithm>
 #include <cstdlib>
@@ -192,10 +193,12 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
   {
     // Before the copy goes: other readers then find nothing, and damage must stay the reason.
     absl::MutexLock lock(&op->mu);
-    op->read_limit = std::min(op->read_limit, index);
     if (absl::IsDataLoss(status)) op->read_failure = MissReason::kCorrupt;
   }
   if (tier != kFromQueue) GiveUpCopy(static_cast<std::size_t>(tier), key, status);
+  // After it has gone: this ends the restore, and the next lookup must not find it again.
+  absl::MutexLock lock(&op->mu);
+  op->read_limit = std::min(op->read_limit, index);
 }
 
 bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status) {

@@ -269,7 +269,8 @@ TEST(ManagerCollapse, ForgettingTakesAllOfIt) {
     ASSERT_TRUE(kept.ok());
     EXPECT_EQ(*kept, 350u);
     ParkNext(rig, *engine, text, 100);
-    EXPECT_EQ(rig.Look(Fork(text, 500, 3, 5)).matched_tokens, 500u);
+    auto again = rig.MakeEngine();
+    EXPECT_EQ(rig.Run(*again, Fork(text, 500, 3, 5)).record.reused_tokens, 500u);
   }
   rig.Settle();
   const auto list = rig.cache().List(10, ConversationId());
