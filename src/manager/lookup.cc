@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "src/format/checksum.h"
+#include "src/format/row_cut.h"
 #include "src/manager/cache_impl.h"
 #include "src/manager/completeness.h"
 #include "src/manager/restore_handle.h"
-#include "src/manager/row_cut.h"
 
 namespace parkade {
 namespace {

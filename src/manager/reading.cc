@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "src/format/checksum.h"
+#include "src/format/row_cut.h"
 #include "src/manager/cache_impl.h"
-#include "src/manager/row_cut.h"
 
 namespace parkade {
 

@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
+#include "src/format/row_cut.h"
 #include "src/manager/cache_impl.h"
 #include "src/manager/restore_handle.h"
-#include "src/manager/row_cut.h"
 
 namespace parkade {
 namespace {

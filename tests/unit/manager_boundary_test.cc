@@ -6,9 +6,9 @@
 #include <string>
 
 #include "src/engine/fake/fake_engine.h"
+#include "src/format/row_cut.h"
 #include "src/manager/boundary.h"
 #include "src/manager/completeness.h"
-#include "src/manager/row_cut.h"
 
 namespace parkade {
 namespace {

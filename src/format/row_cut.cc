@@ -1,4 +1,4 @@
-#include "src/manager/row_cut.h"
+#include "src/format/row_cut.h"
 
 #include <cstring>
 
