@@ -64,8 +64,8 @@ class CacheImpl : public ConversationCache {
   QueueInfo Queue() const override;
   absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) override;
   absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) override;
-  absl::StatusOr<SavedSession> SaveSession(const ConversationId& conversation,
-                                           std::uint32_t tokens, const std::string& name,
+  absl::StatusOr<SavedSession> SaveSession(const ConversationId& conversation, std::uint32_t tokens,
+                                           const std::string& name,
                                            std::int64_t deadline_ms) override;
   absl::StatusOr<SavedSession> FindSession(const std::string& name) override;
   std::string DifferentField(const Digest128& wanted, const Digest128& stored) const override;
@@ -202,13 +202,39 @@ class CacheImpl : public ConversationCache {
     std::vector<EvictionCandidate> candidates;
     std::vector<ConversationId> ids;
   };
-  Snapshot TakeSnapshot() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Between two pieces: a mutex that is taken again at once mostly stays with its thread.
+  static void LetOthersIn() { absl::SleepFor(absl::Microseconds(50)); }
+  // Of one tier (tier bit) or of all (0). `pinning`: pinned conversations stay there.
+  Snapshot TakeSnapshot(std::uint8_t tier, bool pinning) const ABSL_LOCKS_EXCLUDED(mu_);
+  struct Victims {
+    std::vector<ParkKey> keys;
+    std::uint64_t bytes = 0;
+    std::vector<Removal> cascade;  // of other tiers
+  };
+  bool TakeVictims(std::size_t tier, std::uint64_t shortfall, Victims* taken)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  struct PlannedVictim {
+    ParkKey key;
+    // Of its conversation when it was chosen.
+    std::int64_t last_used_unix_ms = 0;
+    std::uint64_t hits = 0;
+  };
+  struct EvictionPlan {
+    std::vector<PlannedVictim> victims;  // in the order in which they go
+    std::size_t next = 0;
+    absl::Time made = absl::InfinitePast();
+  };
+  bool TakePlanned(std::size_t tier, std::uint64_t shortfall, Victims* taken)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  ParkState* StillVictim(std::size_t tier, const PlannedVictim& victim)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::uint64_t IndexLimit() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes their index entries from the oldest leaves while index and catalogue are too large.
   void TrimIndex() ABSL_LOCKS_EXCLUDED(mu_);
   bool MayUnindex(const Conversation& conversation, std::int64_t last_used_unix_ms) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<std::uint32_t> Ranks() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ConversationInfo Describe(const ConversationId& id, Handle handle) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // ---- sessions.cc ----
   std::size_t PinningTier() const;
@@ -287,6 +313,7 @@ class CacheImpl : public ConversationCache {
   std::uint64_t pending_parks_ ABSL_GUARDED_BY(mu_) = 0;
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);  // by tier
   std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit
   std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

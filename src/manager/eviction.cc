@@ -15,41 +15,152 @@ namespace {
 // The shortfall is asked again after every removal; it should be zero at the second look.
 constexpr int kRounds = 4;
 
-// Candidates of one tier (tier bit) or of all (0). `pinning`: pinned conversations stay there.
-std::vector<EvictionCandidate> Candidates(const Catalogue& catalogue, std::uint8_t tier,
-                                          bool pinning) {
-  std::vector<EvictionCandidate> candidates;
-  std::unordered_map<Handle, std::int32_t> position;
-  candidates.reserve(catalogue.size());
-  for (const auto& [id, handle] : catalogue.by_id()) {
-    position[handle] = static_cast<std::int32_t>(candidates.size());
-    const Conversation* conversation = catalogue.Get(handle);
-    EvictionCandidate candidate;
-    candidate.conversation = handle;
-    candidate.last_used_unix_ms = conversation->attributes.last_used_unix_ms;
-    candidate.hits = conversation->attributes.hits;
-    candidate.pinned = pinning && conversation->attributes.pinned;
-    candidate.parent_tokens = conversation->parent_tokens;
-    for (const ParkState& park : conversation->parks) {
-      // A queued park is not in the tier yet, but what it stands on must stay all the same.
-      const bool held = park.pins > 0 || park.pending != nullptr;
-      if (tier != 0 && (park.tiers & tier) == 0 && !held) continue;
-      const bool here = tier == 0 || (park.tiers & tier) != 0;
-      candidate.parks.push_back({park.park, park.first, park.end(), here ? park.bytes : 0, held});
-    }
-    candidates.push_back(std::move(candidate));
+// Conversations looked at, or parks given up, while the lock is held once.
+constexpr std::size_t kPiece = 512;
+
+// How many shortfalls are planned at once, and how long the plan may be used. What a plan does not
+// know (a conversation that is younger than it, one that was let go) is at most so much too late.
+constexpr std::uint64_t kPlannedAhead = 32;
+constexpr absl::Duration kPlanAge = absl::Seconds(10);
+
+bool IsHeld(const ParkState& park) { return park.pins > 0 || park.pending != nullptr; }
+
+EvictionCandidate CandidateOf(Handle handle, const Conversation& conversation, std::uint8_t tier,
+                              bool pinning) {
+  EvictionCandidate candidate;
+  candidate.conversation = handle;
+  candidate.last_used_unix_ms = conversation.attributes.last_used_unix_ms;
+  candidate.hits = conversation.attributes.hits;
+  candidate.pinned = pinning && conversation.attributes.pinned;
+  candidate.parent_tokens = conversation.parent_tokens;
+  for (const ParkState& park : conversation.parks) {
+    // A queued park is not in the tier yet, but what it stands on must stay all the same.
+    const bool held = IsHeld(park);
+    if (tier != 0 && (park.tiers & tier) == 0 && !held) continue;
+    const bool here = tier == 0 || (park.tiers & tier) != 0;
+    candidate.parks.push_back({park.park, park.first, park.end(), here ? park.bytes : 0, held});
   }
-  for (EvictionCandidate& candidate : candidates) {
-    const Handle parent = catalogue.Get(candidate.conversation)->parent;
-    if (parent != kNoHandle) candidate.parent = position[parent];
+  return candidate;
+}
+
+// Whether a fork of the conversation that is in the tier stands on the park.
+bool StandsOn(const Catalogue& catalogue, const Conversation& conversation, std::uint8_t tier,
+              bool pinning, std::uint32_t limit, const ParkState& park) {
+  for (const Handle handle : conversation.children) {
+    const Conversation& child = *catalogue.Get(handle);
+    const std::uint32_t tokens = std::min(limit, child.parent_tokens);
+    const bool needed =
+        tokens > 0 && (park.first < tokens || (park.first == tokens && park.count == 0));
+    if (!needed) continue;
+    const bool alive = (pinning && child.attributes.pinned) ||
+                       std::any_of(child.parks.begin(), child.parks.end(), [&](const ParkState& p) {
+                         return (p.tiers & tier) != 0 || IsHeld(p);
+                       });
+    if (alive || StandsOn(catalogue, child, tier, pinning, tokens, park)) return true;
   }
-  return candidates;
+  return false;
 }
 
 }  // namespace
 
-std::vector<std::uint32_t> CacheImpl::Ranks() const {
-  return EvictionRanks(Candidates(catalogue_, 0, true));
+CacheImpl::Snapshot CacheImpl::TakeSnapshot(std::uint8_t tier, bool pinning) const {
+  Snapshot snapshot;
+  std::vector<ConversationId> parents;
+  for (bool more = true; more;) {
+    if (!snapshot.ids.empty()) LetOthersIn();
+    absl::MutexLock lock(&mu_);
+    const auto& by_id = catalogue_.by_id();
+    auto it = snapshot.ids.empty() ? by_id.begin() : by_id.upper_bound(snapshot.ids.back());
+    for (std::size_t i = 0; i < kPiece && it != by_id.end(); ++i, ++it) {
+      const Conversation& conversation = *catalogue_.Get(it->second);
+      snapshot.candidates.push_back(CandidateOf(it->second, conversation, tier, pinning));
+      snapshot.ids.push_back(it->first);
+      const Handle parent = conversation.parent;
+      parents.push_back(parent == kNoHandle ? ConversationId() : catalogue_.Get(parent)->id);
+    }
+    more = it != by_id.end();
+  }
+  for (std::size_t i = 0; i < parents.size(); ++i) {
+    if (parents[i].IsZero()) continue;
+    auto parent = std::lower_bound(snapshot.ids.begin(), snapshot.ids.end(), parents[i]);
+    // Not there: it came into being after its place was passed.
+    if (parent == snapshot.ids.end() || !(*parent == parents[i])) continue;
+    snapshot.candidates[i].parent = static_cast<std::int32_t>(parent - snapshot.ids.begin());
+  }
+  return snapshot;
+}
+
+// The chosen park, if it may still go; null: it was used, pinned or built upon since, or has gone.
+ParkState* CacheImpl::StillVictim(std::size_t tier, const PlannedVictim& victim) {
+  const Handle handle = catalogue_.FindId(victim.key.conversation);
+  if (handle == kNoHandle) return nullptr;
+  Conversation* conversation = catalogue_.Get(handle);
+  const bool pinning = tier == PinningTier();
+  if (conversation->attributes.last_used_unix_ms != victim.last_used_unix_ms ||
+      conversation->attributes.hits != victim.hits ||
+      (pinning && conversation->attributes.pinned)) {
+    return nullptr;
+  }
+  ParkState* park = conversation->FindPark(victim.key.park);
+  if (park == nullptr || (park->tiers & Bit(tier)) == 0 || IsHeld(*park)) return nullptr;
+  for (const ParkState* later = &conversation->parks.back(); later != park; --later) {
+    if ((later->tiers & Bit(tier)) != 0 || IsHeld(*later)) return nullptr;
+  }
+  const bool needed = StandsOn(catalogue_, *conversation, Bit(tier), pinning, UINT32_MAX, *park);
+  return needed ? nullptr : park;
+}
+
+// Takes planned parks out of the tier's books until they are worth `shortfall`. False: the plan
+// does not reach so far, or is too old.
+bool CacheImpl::TakePlanned(std::size_t tier, std::uint64_t shortfall, Victims* taken) {
+  for (bool first = true;; first = false) {
+    if (!first) LetOthersIn();
+    absl::MutexLock lock(&mu_);
+    EvictionPlan& plan = eviction_plans_[tier];
+    if (absl::Now() - plan.made > kPlanAge) plan = EvictionPlan();
+    for (std::size_t i = 0; i < kPiece && plan.next < plan.victims.size(); ++i) {
+      if (taken->bytes >= shortfall) return true;
+      const PlannedVictim& victim = plan.victims[plan.next++];
+      const ParkState* park = StillVictim(tier, victim);
+      if (park == nullptr) continue;
+      taken->keys.push_back(victim.key);
+      taken->bytes += park->bytes;
+      // The removal of a park that nobody holds takes along what stands on it.
+      const Handle handle = catalogue_.FindId(victim.key.conversation);
+      for (Removal& removal : catalogue_.ClearTiers(handle, victim.key.park, Bit(tier))) {
+        taken->cascade.push_back(std::move(removal));
+      }
+    }
+    if (plan.next < plan.victims.size()) continue;
+    plan = EvictionPlan();
+    return taken->bytes >= shortfall;
+  }
+}
+
+// Chooses parks worth `shortfall` and takes them out of the tier's books. Choosing looks at every
+// conversation, so it is done for several shortfalls at once; what is used until its turn comes is
+// left out then. False: there is nothing to choose from.
+bool CacheImpl::TakeVictims(std::size_t tier, std::uint64_t shortfall, Victims* taken) {
+  if (TakePlanned(tier, shortfall, taken)) return true;
+  EvictionPlan plan;
+  plan.made = absl::Now();
+  const std::uint64_t left = shortfall - std::min(shortfall, taken->bytes);
+  const std::uint64_t ahead = left > UINT64_MAX / kPlannedAhead ? left : left * kPlannedAhead;
+  {
+    const Snapshot snapshot = TakeSnapshot(Bit(tier), tier == PinningTier());
+    for (const Victim& victim : ChooseVictims(snapshot.candidates, ahead)) {
+      const EvictionCandidate& seen = snapshot.candidates[victim.candidate];
+      plan.victims.push_back({ParkKey{snapshot.ids[victim.candidate], victim.park},
+                              seen.last_used_unix_ms, seen.hits});
+    }
+  }
+  if (plan.victims.empty()) return !taken->keys.empty();
+  {
+    absl::MutexLock lock(&mu_);
+    eviction_plans_[tier] = std::move(plan);
+  }
+  TakePlanned(tier, shortfall, taken);
+  return true;
 }
 
 std::uint64_t CacheImpl::BytesToEvict(std::size_t tier, std::uint64_t bytes) const {
@@ -66,32 +177,15 @@ bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reas
     const std::uint64_t shortfall = BytesToEvict(tier, bytes);
     if (shortfall == 0) return true;
     if (shortfall == UINT64_MAX) return false;
-    std::vector<ParkKey> keys;
-    std::vector<Removal> cascade;
-    std::uint64_t evicted = 0;
-    {
-      absl::MutexLock lock(&mu_);
-      const std::vector<EvictionCandidate> candidates =
-          Candidates(catalogue_, Bit(tier), tier == PinningTier());
-      for (const Victim& victim : ChooseVictims(candidates, shortfall)) {
-        const Handle handle = candidates[victim.candidate].conversation;
-        Conversation* conversation = catalogue_.Get(handle);
-        ParkState* park = conversation == nullptr ? nullptr : conversation->FindPark(victim.park);
-        if (park == nullptr) continue;
-        keys.push_back(ParkKey{conversation->id, victim.park});
-        evicted += park->bytes;
-        // The removal of a park that nobody holds takes along what stands on it.
-        for (Removal& removal : catalogue_.ClearTiers(handle, victim.park, Bit(tier))) {
-          cascade.push_back(std::move(removal));
-        }
-      }
-    }
-    if (keys.empty()) return false;
+    Victims taken;
+    if (!TakeVictims(tier, shortfall, &taken)) return false;
+    // All of them were used meanwhile: others are chosen.
+    if (taken.keys.empty()) continue;
     // First what stands on the victims: a crash in between must not leave it without them.
-    RemoveFromTiers(cascade, reason);
-    const absl::Status removed = tiers_[tier]->Remove(keys);
+    RemoveFromTiers(taken.cascade, reason);
+    const absl::Status removed = tiers_[tier]->Remove(taken.keys);
     if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
-    sink_->OnEvict(tiers_[tier]->kind(), reason, evicted);
+    sink_->OnEvict(tiers_[tier]->kind(), reason, taken.bytes);
     if (!removed.ok()) return false;
   }
   return BytesToEvict(tier, bytes) == 0;

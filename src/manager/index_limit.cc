@@ -2,7 +2,6 @@
 // listed, stored and evictable, since what is on a disk may be far more than fits here.
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,47 +20,7 @@ constexpr std::uint64_t kSlackShare = 16;
 constexpr std::uint64_t kLeastShare = 10;
 constexpr absl::Duration kLogEvery = absl::Minutes(10);
 
-EvictionCandidate CandidateOf(Handle handle, const Conversation& conversation) {
-  EvictionCandidate candidate;
-  candidate.conversation = handle;
-  candidate.last_used_unix_ms = conversation.attributes.last_used_unix_ms;
-  candidate.hits = conversation.attributes.hits;
-  candidate.pinned = conversation.attributes.pinned;
-  candidate.parent_tokens = conversation.parent_tokens;
-  for (const ParkState& park : conversation.parks) {
-    const bool held = park.pins > 0 || park.pending != nullptr;
-    candidate.parks.push_back({park.park, park.first, park.end(), park.bytes, held});
-  }
-  return candidate;
-}
-
 }  // namespace
-
-CacheImpl::Snapshot CacheImpl::TakeSnapshot() const {
-  Snapshot snapshot;
-  std::vector<ConversationId> parents;
-  for (bool more = true; more;) {
-    absl::MutexLock lock(&mu_);
-    const auto& by_id = catalogue_.by_id();
-    auto it = snapshot.ids.empty() ? by_id.begin() : by_id.upper_bound(snapshot.ids.back());
-    for (std::size_t i = 0; i < kPiece && it != by_id.end(); ++i, ++it) {
-      const Conversation& conversation = *catalogue_.Get(it->second);
-      snapshot.candidates.push_back(CandidateOf(it->second, conversation));
-      snapshot.ids.push_back(it->first);
-      const Handle parent = conversation.parent;
-      parents.push_back(parent == kNoHandle ? ConversationId() : catalogue_.Get(parent)->id);
-    }
-    more = it != by_id.end();
-  }
-  for (std::size_t i = 0; i < parents.size(); ++i) {
-    if (parents[i].IsZero()) continue;
-    auto parent = std::lower_bound(snapshot.ids.begin(), snapshot.ids.end(), parents[i]);
-    // Not there: it came into being after its place was passed.
-    if (parent == snapshot.ids.end() || !(*parent == parents[i])) continue;
-    snapshot.candidates[i].parent = static_cast<std::int32_t>(parent - snapshot.ids.begin());
-  }
-  return snapshot;
-}
 
 std::uint64_t CacheImpl::IndexLimit() const {
   if (options_.index_bytes > 0) return options_.index_bytes;
@@ -91,12 +50,13 @@ void CacheImpl::TrimIndex() {
     least = limit / kLeastShare;
     limit -= limit / kSlackShare;
   }
-  const Snapshot snapshot = TakeSnapshot();
+  const Snapshot snapshot = TakeSnapshot(0, true);
   const std::vector<std::uint32_t> ranks = EvictionRanks(snapshot.candidates);
   std::vector<std::uint32_t> order(ranks.size());
   for (std::uint32_t i = 0; i < ranks.size(); ++i) order[ranks[i]] = i;
   bool done = false;
   for (std::size_t at = 0; at < order.size() && !done;) {
+    if (at > 0) LetOthersIn();
     absl::MutexLock lock(&mu_);
     for (const std::size_t end = std::min(order.size(), at + kPiece); at < end; ++at) {
       const Handle handle = catalogue_.FindId(snapshot.ids[order[at]]);

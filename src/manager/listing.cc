@@ -7,48 +7,70 @@
 #include "src/manager/cache_impl.h"
 
 namespace parkade {
+namespace {
+
+// Conversations described while the lock is held once.
+constexpr std::size_t kListPiece = 64;
+
+}  // namespace
+
+// All but the rank, which only all conversations together give.
+ConversationInfo CacheImpl::Describe(const ConversationId& id, Handle handle) const {
+  const Conversation* conversation = catalogue_.Get(handle);
+  ConversationInfo info;
+  info.id = id;
+  info.name = conversation->attributes.name;
+  info.pinned = conversation->attributes.pinned;
+  info.tokens = conversation->tip();
+  if (durable_tier_ >= 0) {
+    info.durable_tokens = catalogue_.TokensIn(handle, Bit(static_cast<std::size_t>(durable_tier_)));
+  }
+  std::uint8_t tiers = 0;
+  bool queued = false;
+  for (const ParkState& park : conversation->parks) {
+    info.bytes += park.bytes;
+    tiers |= park.tiers;
+    queued = queued || park.pending != nullptr;
+  }
+  if (!conversation->parks.empty()) info.stages = *conversation->parks.back().stages;
+  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+    if ((tiers & Bit(tier)) != 0) info.tiers.push_back(tiers_[tier]->kind());
+  }
+  if (tiers == 0 && queued) info.tiers.push_back(TierKind::kRam);
+  info.created_unix_ms = conversation->created_unix_ms;
+  info.last_used_unix_ms = conversation->attributes.last_used_unix_ms;
+  info.hits = conversation->attributes.hits;
+  if (conversation->parent != kNoHandle) {
+    info.forked_from = catalogue_.Get(conversation->parent)->id;
+    info.forked_at = conversation->parent_tokens;
+  }
+  return info;
+}
 
 std::vector<ConversationInfo> CacheImpl::List(std::uint32_t limit,
                                               const ConversationId& after) const {
   std::vector<ConversationInfo> list;
-  absl::MutexLock lock(&mu_);
-  const std::vector<std::uint32_t> ranks = Ranks();
-  const auto& by_id = catalogue_.by_id();
-  std::size_t position = 0;
-  for (auto it = by_id.begin(); it != by_id.end() && list.size() < limit; ++it, ++position) {
-    if (!after.IsZero() && it->first <= after) continue;
-    const Conversation* conversation = catalogue_.Get(it->second);
-    if (conversation->forgotten) continue;
-    ConversationInfo info;
-    info.id = it->first;
-    info.name = conversation->attributes.name;
-    info.pinned = conversation->attributes.pinned;
-    info.tokens = conversation->tip();
-    if (durable_tier_ >= 0) {
-      info.durable_tokens =
-          catalogue_.TokensIn(it->second, Bit(static_cast<std::size_t>(durable_tier_)));
+  ConversationId last = after;
+  for (bool more = true; more && list.size() < limit;) {
+    if (!list.empty()) LetOthersIn();
+    absl::MutexLock lock(&mu_);
+    const auto& by_id = catalogue_.by_id();
+    auto it = last.IsZero() ? by_id.begin() : by_id.upper_bound(last);
+    for (std::size_t i = 0; i < kListPiece && it != by_id.end() && list.size() < limit; ++i, ++it) {
+      last = it->first;
+      if (catalogue_.Get(it->second)->forgotten) continue;
+      list.push_back(Describe(it->first, it->second));
     }
-    std::uint8_t tiers = 0;
-    bool queued = false;
-    for (const ParkState& park : conversation->parks) {
-      info.bytes += park.bytes;
-      tiers |= park.tiers;
-      queued = queued || park.pending != nullptr;
-      info.stages = *park.stages;
-    }
-    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-      if ((tiers & Bit(tier)) != 0) info.tiers.push_back(tiers_[tier]->kind());
-    }
-    if (tiers == 0 && queued) info.tiers.push_back(TierKind::kRam);
-    info.created_unix_ms = conversation->created_unix_ms;
-    info.last_used_unix_ms = conversation->attributes.last_used_unix_ms;
-    info.hits = conversation->attributes.hits;
-    if (conversation->parent != kNoHandle) {
-      info.forked_from = catalogue_.Get(conversation->parent)->id;
-      info.forked_at = conversation->parent_tokens;
-    }
-    info.evict_rank = ranks[position];
-    list.push_back(std::move(info));
+    more = it != by_id.end();
+  }
+  if (list.empty()) return list;
+  const Snapshot all = TakeSnapshot(0, true);
+  const std::vector<std::uint32_t> ranks = EvictionRanks(all.candidates);
+  for (ConversationInfo& info : list) {
+    const auto place = std::lower_bound(all.ids.begin(), all.ids.end(), info.id);
+    // Gone by now: it was the first to go.
+    if (place == all.ids.end() || !(*place == info.id)) continue;
+    info.evict_rank = ranks[static_cast<std::size_t>(place - all.ids.begin())];
   }
   return list;
 }
@@ -170,6 +192,7 @@ absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::st
       return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
     }
     conversation->attributes.pinned = pinned;
+    eviction_plans_.clear();
     // A session keeps the position that it was saved at.
     if (!name.empty() && name != conversation->attributes.name) {
       conversation->attributes.name = name;

@@ -1,0 +1,120 @@
+// What goes is planned ahead; whatever happens to a conversation before its turn is respected.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/manager_rig.h"
+
+namespace parkade::test {
+namespace {
+
+constexpr std::size_t kChats = 8;
+constexpr std::uint64_t kChatBytes = 300 * 8 * 64;
+
+std::vector<Token> Chat(std::size_t i) { return Tokens(100 + i, 300); }
+
+class ManagerEviction : public ::testing::Test {
+ protected:
+  ManagerEviction() {
+    for (std::size_t i = 0; i < kChats; ++i) {
+      auto engine = rig_.MakeEngine();
+      engine->Append(Chat(i));
+      rig_.Park(*engine);
+      // The newest of the list is the one just parked.
+      const auto list = rig_.cache().List(100, ConversationId());
+      ids_.push_back(std::max_element(list.begin(), list.end(), [](const auto& a, const auto& b) {
+                       return a.last_used_unix_ms < b.last_used_unix_ms;
+                     })->id);
+    }
+  }
+
+  // Lowers the budget so that one chat has to go.
+  void EvictOne() {
+    const TierUsage usage = rig_.ram().usage();
+    const std::uint64_t around = (256ull << 20) - first_budget_;
+    ASSERT_TRUE(
+        rig_.cache().SetBudget(TierKind::kRam, around + usage.used_bytes - kChatBytes / 2).ok());
+  }
+  std::vector<std::size_t> Left() {
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < kChats; ++i) {
+      if (rig_.cache().Get(ids_[i]).has_value()) left.push_back(i);
+    }
+    return left;
+  }
+
+  Rig rig_;
+  const std::uint64_t first_budget_ = rig_.ram().usage().budget_bytes;
+  std::vector<ConversationId> ids_;
+};
+
+TEST_F(ManagerEviction, WhatIsUsedBeforeItsTurnStays) {
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{1, 2, 3, 4, 5, 6, 7}));
+  auto engine = rig_.MakeEngine();
+  EXPECT_EQ(rig_.Run(*engine, Fork(Chat(1), 300, 1, 5)).record.reused_tokens, 300u);
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{1, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(ManagerEviction, WhatAForkStandsOnStays) {
+  EvictOne();
+  auto engine = rig_.MakeEngine();
+  engine->Append(Fork(Chat(1), 200, 1, 10));
+  rig_.Park(*engine);
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{1, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(ManagerEviction, WhatIsPinnedStaysAndWhatIsUnpinnedHasItsTurn) {
+  ASSERT_TRUE(rig_.cache().Pin(ids_[0], true, "").ok());
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{0, 2, 3, 4, 5, 6, 7}));
+  ASSERT_TRUE(rig_.cache().Pin(ids_[2], true, "").ok());
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{0, 2, 4, 5, 6, 7}));
+  ASSERT_TRUE(rig_.cache().Pin(ids_[0], false, "").ok());
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{2, 4, 5, 6, 7}));
+}
+
+TEST_F(ManagerEviction, WhatARestoreReadsStays) {
+  EvictOne();
+  auto restore = rig_.cache().Lookup(rig_.Request(Fork(Chat(1), 300, 1, 5)));
+  ASSERT_TRUE(restore->WaitReady(30000));
+  EvictOne();
+  EXPECT_EQ(Left(), (std::vector<std::size_t>{1, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(ManagerEviction, RanksAreTheOrderInWhichTheyGo) {
+  ASSERT_TRUE(rig_.cache().Pin(ids_[3], true, "").ok());
+  std::vector<std::uint32_t> ranks;
+  for (const ConversationId& id : ids_) ranks.push_back(rig_.cache().Get(id)->evict_rank);
+  EXPECT_EQ(ranks, (std::vector<std::uint32_t>{0, 1, 2, 7, 3, 4, 5, 6}));
+  for (const std::uint32_t limit : {1u, 3u, 100u}) {
+    ConversationId after;
+    for (auto page = rig_.cache().List(limit, after); !page.empty();
+         page = rig_.cache().List(limit, after)) {
+      for (const ConversationInfo& info : page) {
+        const auto place = std::find(ids_.begin(), ids_.end(), info.id) - ids_.begin();
+        EXPECT_EQ(info.evict_rank, ranks[static_cast<std::size_t>(place)]);
+      }
+      after = page.back().id;
+    }
+  }
+  // One by one, as ranked.
+  std::vector<std::size_t> gone;
+  for (int i = 0; i < 7; ++i) {
+    const std::vector<std::size_t> before = Left();
+    EvictOne();
+    const std::vector<std::size_t> left = Left();
+    for (const std::size_t chat : before) {
+      if (std::find(left.begin(), left.end(), chat) == left.end()) gone.push_back(chat);
+    }
+  }
+  EXPECT_EQ(gone, (std::vector<std::size_t>{0, 1, 2, 4, 5, 6, 7}));
+}
+
+}  // namespace
+}  // namespace parkade::test
