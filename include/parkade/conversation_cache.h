@@ -36,6 +36,10 @@ struct LookupRequest {
   bool held_all = false;
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
+  // The engine's draft model: its stage (see IsDraft), whose name says which one, and its planes.
+  // Rows of the same draft are restored, too, where all of them are there. No layers: none.
+  Stage draft = {};
+  StateLayout draft_layout = {};
   // Not zero: this conversation alone, from FindSession, however few tokens it has.
   ConversationId session = {};
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parkade/identity.h"
@@ -69,6 +70,19 @@ struct Stage {
   std::vector<std::uint16_t> layers;  // ascending
   friend bool operator==(const Stage&, const Stage&) = default;
 };
+
+// Layers of a draft model are numbered from here on. Their rows form the last stage of a park that
+// has them: they are of use, but nothing needs them, and their planes are no part of the identity.
+inline constexpr std::uint16_t kDraftLayers = 0x8000;
+
+inline bool IsDraft(const Stage& stage) {
+  return !stage.layers.empty() && stage.layers.front() >= kDraftLayers;
+}
+
+// A draft stage's device begins with its name, which tells apart drafts whose rows differ.
+std::string DraftDevice(std::string_view name, std::string_view device);
+// That part of it.
+std::string_view DraftName(const Stage& stage);
 
 struct StageMap {
   std::vector<Stage> stages;

@@ -56,6 +56,21 @@ bool Fits(std::uint64_t row_bytes, const ExtentInfo& extent) {
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kDraftOn = " on ";
+
+}  // namespace
+
+std::string DraftDevice(std::string_view name, std::string_view device) {
+  return std::string(name) + std::string(kDraftOn) + std::string(device);
+}
+
+std::string_view DraftName(const Stage& stage) {
+  const std::string_view device = stage.device;
+  return device.substr(0, device.find(kDraftOn));
+}
+
 bool StateLayout::has_group(RowGroup group) const {
   return std::any_of(planes.begin(), planes.end(),
                      [group](const Plane& plane) { return plane.group == group; });

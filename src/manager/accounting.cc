@@ -117,12 +117,20 @@ LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match
         record.hit_tokens[static_cast<std::size_t>(park.source)] += end - park.tokens.begin;
         from_tiers += end - park.tokens.begin;
       }
-      stages = std::max(stages, park.stages->stages.size());
+      std::size_t of_park = 0;
+      for (const Stage& stage : park.stages->stages) {
+        of_park += IsDraft(stage) ? 0 : 1;
+      }
+      stages = std::max(stages, of_park);
     }
     record.stage_sources.assign(stages, Source::kRam);
     for (std::size_t i = 0; i < op.plan.extents.size(); ++i) {
       if (!op.done[i]) continue;
       const PlannedExtent& extent = op.plan.extents[i];
+      // The draft's stage comes last, and only if it was restored.
+      if (extent.info.stage >= record.stage_sources.size()) {
+        record.stage_sources.resize(extent.info.stage + 1u, Source::kRam);
+      }
       Source& source = record.stage_sources[extent.info.stage];
       source = std::max(source, op.plan.parks[extent.park].source);
       record.restored_bytes += extent.info.raw_bytes;

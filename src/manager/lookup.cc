@@ -301,8 +301,13 @@ absl::StatusOr<std::vector<ExtentInfo>> CacheImpl::ExtentsOf(const RestoreOp& op
   }
   std::uint64_t bytes = 0;
   for (const ExtentInfo& info : infos) {
-    if (info.stage >= park.stages->stages.size() ||
-        SlicesOf(op.layout, park.stages->stages[info.stage], info).empty()) {
+    if (info.stage >= park.stages->stages.size()) {
+      return absl::DataLossError("an extent does not fit the stages");
+    }
+    const Stage& stage = park.stages->stages[info.stage];
+    // Rows of another draft are nobody's business here.
+    const bool foreign = IsDraft(stage) && !op.WantsDraft(stage);
+    if (!foreign && SlicesOf(op.LayoutOf(stage), stage, info).empty()) {
       return absl::DataLossError("an extent does not fit the layout");
     }
     bytes += info.raw_bytes;
@@ -318,6 +323,8 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
   Completeness full(op->layout, RowGroup::kFull);
   Completeness window(op->layout, RowGroup::kWindow);
   Completeness state(op->layout, RowGroup::kState);
+  Completeness draft(op->request.draft_layout, RowGroup::kFull);
+  std::vector<PlannedExtent> draft_extents;
   for (std::uint32_t i = 0; i < plan.parks.size(); ++i) {
     const PlannedPark& park = plan.parks[i];
     *failed_park = i;
@@ -325,6 +332,9 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
     if (!infos.ok()) return infos.status();
     for (std::uint32_t ordinal = 0; ordinal < infos->size(); ++ordinal) {
       const ExtentInfo& info = (*infos)[ordinal];
+      const Stage& stage = park.stages->stages[info.stage];
+      const bool of_draft = IsDraft(stage);
+      if (of_draft && (info.group != RowGroup::kFull || !op->WantsDraft(stage))) continue;
       if (info.group == RowGroup::kState) {
         if (info.first != plan.boundary || plan.boundary > park.valid_end) continue;
         state.Add(park.stages, info);
@@ -335,13 +345,14 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
         const std::uint32_t end = full_rows ? park.tokens.end : park.valid_end;
         if (info.first >= end || info.first + info.rows <= begin) continue;
         const std::uint32_t rows = std::min(info.rows, end - info.first);
-        (full_rows ? full : window).Add(park.stages, FirstRows(info, rows));
+        (of_draft ? draft : full_rows ? full : window).Add(park.stages, FirstRows(info, rows));
         // The engine itself leaves out what is beyond the boundary; beyond the position where a
         // fork leaves, the rows are another continuation's and must not be seen.
         const bool cut = park.valid_end < plan.boundary;
-        plan.extents.push_back(PlannedExtent{i, ordinal, info, cut ? rows : info.rows});
+        (of_draft ? draft_extents : plan.extents)
+            .push_back(PlannedExtent{i, ordinal, info, cut ? rows : info.rows});
       }
-      plan.bytes += info.raw_bytes;
+      if (!of_draft) plan.bytes += info.raw_bytes;
     }
   }
   if (!full.Covers({0, plan.boundary}) ||
@@ -357,6 +368,10 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
                      if (a.info.group != b.info.group) return a.info.group < b.info.group;
                      return a.info.first < b.info.first;
                    });
+  plan.draft_begin = static_cast<std::uint32_t>(plan.extents.size());
+  if (draft_extents.empty() || !draft.Covers({0, plan.boundary})) return absl::OkStatus();
+  for (const PlannedExtent& extent : draft_extents) plan.bytes += extent.info.raw_bytes;
+  plan.extents.insert(plan.extents.end(), draft_extents.begin(), draft_extents.end());
   return absl::OkStatus();
 }
 

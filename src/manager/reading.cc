@@ -111,8 +111,9 @@ ExtentBytes CacheImpl::CutForFork(RestoreOp* op, const PlannedExtent& extent, Ex
   }
   const ExtentInfo cut = FirstRows(extent.info, extent.rows);
   std::shared_ptr<ExtentBuffer> copy = ReadBuffer(cut.raw_bytes, true);
-  CopyFirstRows(op->layout, stages->stages[extent.info.stage], extent.info, extent.rows,
-                bytes->data(), copy->data());
+  const Stage& stage = stages->stages[extent.info.stage];
+  CopyFirstRows(op->LayoutOf(stage), stage, extent.info, extent.rows, bytes->data(),
+                copy->data());
   return copy;
 }
 

@@ -175,7 +175,10 @@ Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
     op->read_failure = MissReason::kIncomplete;
     break;
   }
-  if (limit < op->plan.extents.size()) {
+  // Without the draft's rows the engine goes on, too: it drafts worse for a while.
+  if (limit < op->plan.extents.size() && limit >= op->plan.draft_begin) {
+    sink_->Log(LogLevel::kWarning, "restore goes on without the draft's rows");
+  } else if (limit < op->plan.extents.size()) {
     {
       absl::MutexLock lock(&op->mu);
       op->match.shortfall = op->read_failure;

@@ -54,7 +54,9 @@ struct RestorePlan {
   std::uint32_t boundary = 0;
   std::uint32_t window_begin = 0;
   std::vector<PlannedPark> parks;
+  // Those of the draft last: a restore may end without them.
   std::vector<PlannedExtent> extents;
+  std::uint32_t draft_begin = 0;
   std::uint64_t bytes = 0;
 };
 
@@ -101,6 +103,16 @@ struct RestoreOp {
   std::vector<std::pair<std::uint32_t, ExtentBytes>> ready ABSL_GUARDED_BY(mu);
   std::vector<std::unique_ptr<Promotion>> promotions ABSL_GUARDED_BY(mu);  // by planned park
   absl::Time progress ABSL_GUARDED_BY(mu);                                 // when bytes last came
+
+  // Planes that a stage's extents hold rows of.
+  const StateLayout& LayoutOf(const Stage& stage) const {
+    return IsDraft(stage) ? request.draft_layout : layout;
+  }
+  // Rows of the draft that the engine runs.
+  bool WantsDraft(const Stage& stage) const {
+    return IsDraft(stage) && !request.draft.layers.empty() &&
+           DraftName(stage) == DraftName(request.draft);
+  }
 
   void SetState(Restore::State next) {
     absl::MutexLock lock(&mu);

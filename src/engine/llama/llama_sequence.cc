@@ -119,10 +119,11 @@ std::uint32_t LlamaSequence::WindowBegin() const {
   return begin;
 }
 
-absl::Status LlamaSequence::Export(const ExtentInfo& extent, char* destination) {
+absl::Status LlamaSequence::ExportFor(const StageMap& stages, const ExtentInfo& extent,
+                                      char* destination) {
   if (mode_ != Mode::kCapture) return absl::FailedPreconditionError("no capture is running");
-  if (extent.stage >= stages().stages.size()) return absl::InvalidArgumentError("no such stage");
-  const std::vector<PlaneSlice> slices = SlicesOf(layout(), stages().stages[extent.stage], extent);
+  if (extent.stage >= stages.stages.size()) return absl::InvalidArgumentError("no such stage");
+  const std::vector<PlaneSlice> slices = SlicesOf(layout(), stages.stages[extent.stage], extent);
   if (slices.empty()) return absl::InvalidArgumentError("the extent does not fit the layout");
   for (const PlaneSlice& slice : slices) {
     const TokenRange have = RowsOf(slice.plane).range;

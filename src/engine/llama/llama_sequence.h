@@ -31,7 +31,11 @@ class LlamaSequence : public EngineSequence {
   absl::Status BeginCapture(std::uint32_t tokens) override;
   // 0 when the model has no window planes.
   std::uint32_t WindowBegin() const override;
-  absl::Status Export(const ExtentInfo& extent, char* destination) override;
+  absl::Status Export(const ExtentInfo& extent, char* destination) override {
+    return ExportFor(stages(), extent, destination);
+  }
+  // The same, of an extent that was cut for other stages of the same layers.
+  absl::Status ExportFor(const StageMap& stages, const ExtentInfo& extent, char* destination);
   void EndCapture() override;
 
   // Besides the contract: FailedPrecondition when the window rows do not reach back far enough for

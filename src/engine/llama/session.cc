@@ -10,7 +10,6 @@
 #include "common.h"
 #include "llama.h"
 #include "log.h"
-#include "src/engine/llama/llama_sequence.h"
 #include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session_timer.h"
 #include "src/engine/llama/shift_log.h"
@@ -113,6 +112,7 @@ void Session::OnLoaded(LoadedView loaded) {
   if (options_.on_stages) {
     options_.on_stages(static_cast<int>(view_->stages().stages.size()));
   }
+  PrepareDraft();
   StartIdentity();
   {
     absl::MutexLock lock(&actions_mu_);
@@ -180,13 +180,13 @@ absl::StatusOr<ParkOutcome> Session::Capture(const SlotView& slot, bool boundary
     track.leftover = true;
     return absl::UnavailableError("loading: the digest of the weights is not known yet");
   }
-  LlamaSequence sequence(view_, slot.id);
+  const std::unique_ptr<EngineSequence> sequence = SequenceOf(slot.id);
   ParkRequest request;
   request.identity = *identity;
   request.tokens = tokens;
   request.boundary = boundary;
   request.always = always;
-  const ParkOutcome outcome = options_.cache->Park(sequence, request);
+  const ParkOutcome outcome = options_.cache->Park(*sequence, request);
   track.captured = outcome.captured_tokens;
   track.leftover = !outcome.complete;
   if (outcome.complete && boundary) track.boundary = count;

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "parkade/conversation_cache.h"
 #include "parkade/identity.h"
+#include "src/engine/llama/drafted_sequence.h"
 #include "src/engine/llama/hooks/server_hooks.h"
 #include "src/engine/llama/llama_memory_view.h"
 #include "src/engine/llama/slot_action.h"
@@ -107,6 +108,7 @@ class Session {
     std::string control_vectors;
     std::string projector;
     std::string overrides;  // of the model's own values
+    std::string draft_weights;
   };
 
   bool Active() const { return view_ != nullptr; }
@@ -134,6 +136,11 @@ class Session {
   static void RemoveMarker(Track* track);
   void TakeShifts();
   void NoteAdapters(const SlotView& slot);
+  // Looks at the draft model's context, if there is one whose rows can be stored.
+  void PrepareDraft();
+  // The draft, once the digest of its weights is known; null: none.
+  std::shared_ptr<const DraftModel> Draft();
+  std::unique_ptr<EngineSequence> SequenceOf(int slot);
   void StartIdentity();
   void ComputeIdentity(const common_params& params);
   std::string ContentDigest(const std::string& path, bool progress);
@@ -143,6 +150,8 @@ class Session {
 
   const SessionOptions options_;
   std::shared_ptr<const LlamaMemoryView> view_;
+  std::shared_ptr<const LlamaMemoryView> draft_view_;
+  std::shared_ptr<const DraftModel> draft_;
   LoadedView loaded_;
   // What the context says of the identity. Made when it is loaded: idle sleep ends the context
   // while the digest thread runs.

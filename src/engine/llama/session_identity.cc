@@ -43,6 +43,8 @@ std::string FileStamps(const common_params& params) {
     paths.push_back(vector.fname);
   }
   if (!params.mmproj.path.empty()) paths.push_back(params.mmproj.path);
+  const std::string& draft = params.speculative.draft.mparams.path;
+  if (!draft.empty()) paths.push_back(draft);
   std::string stamps;
   for (const std::string& path : paths) stamps += path + " " + StampOf(path);
   return stamps.find('?') == std::string::npos ? stamps : "";
@@ -163,6 +165,9 @@ void Session::ComputeIdentity(const common_params& params) {
              params.image_max_tokens);
     contents.projector = digest + number;
   }
+  // Without it the draft's rows are not kept, and all else is.
+  const std::string& draft = params.speculative.draft.mparams.path;
+  if (!draft.empty()) contents.draft_weights = ContentDigest(draft, false);
   if (!whole || stop_digest_) return;
   {
     absl::MutexLock lock(&mu_);
@@ -177,6 +182,54 @@ void Session::ComputeIdentity(const common_params& params) {
   }
   Log(LogLevel::kInfo, "the weights are known: from now on conversations are looked up and parked");
   loaded_.wake();
+}
+
+void Session::PrepareDraft() {
+  draft_view_ = nullptr;
+  draft_ = nullptr;
+  if (loaded_.ctx_dft == nullptr) return;
+  auto refuse = [this](const std::string& why) {
+    draft_view_ = nullptr;
+    Log(LogLevel::kInfo, "the draft model's rows are not kept: " + why);
+  };
+  for (const common_speculative_type type : loaded_.params->speculative.types) {
+    // Other kinds go on from more than their rows.
+    const bool rows_alone = type == COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE ||
+                            type == COMMON_SPECULATIVE_TYPE_NONE ||
+                            type >= COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE;
+    if (!rows_alone) return refuse("this kind of speculation keeps more than them");
+  }
+  LlamaViewOptions options;
+  options.swa_full = loaded_.params->swa_full;
+  auto view = LlamaMemoryView::Create(loaded_.ctx_dft, options);
+  absl::Status status = view.status();
+  if (status.ok()) status = (*view)->CheckLayout(0);
+  if (status.ok()) status = DraftModel::Create(*view, "draft").status();
+  if (!status.ok()) {
+    return refuse(std::string(status.message().data(), status.message().size()));
+  }
+  draft_view_ = *std::move(view);
+}
+
+std::shared_ptr<const DraftModel> Session::Draft() {
+  if (draft_ != nullptr || draft_view_ == nullptr) return draft_;
+  LlamaIdentityExtras extras;
+  {
+    absl::MutexLock lock(&mu_);
+    if (!contents_known_ || contents_.draft_weights.empty()) return nullptr;
+    extras.weights = contents_.draft_weights;
+  }
+  Identity identity;
+  BuildIdentityFields(*draft_view_, extras, &identity);
+  auto draft = DraftModel::Create(draft_view_, "draft " + ToHex(identity.digest()));
+  if (draft.ok()) draft_ = *std::move(draft);
+  return draft_;
+}
+
+std::unique_ptr<EngineSequence> Session::SequenceOf(int slot) {
+  std::shared_ptr<const DraftModel> draft = Draft();
+  if (draft == nullptr) return std::make_unique<LlamaSequence>(view_, slot);
+  return std::make_unique<DraftedSequence>(view_, std::move(draft), slot);
 }
 
 std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_lora_info>& lora) {

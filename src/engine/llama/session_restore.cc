@@ -8,7 +8,6 @@
 
 #include "common.h"
 #include "llama.h"
-#include "src/engine/llama/llama_sequence.h"
 #include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session.h"
 #include "src/engine/llama/session_timer.h"
@@ -85,6 +84,10 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
     const std::optional<Digest128> identity = IdentityFor(*slot.lora);
     request.enabled = identity.has_value();
     if (identity.has_value()) request.identity = *identity;
+  }
+  if (const std::shared_ptr<const DraftModel> draft = Draft(); draft != nullptr) {
+    request.draft = draft->stage();
+    request.draft_layout = draft->layout();
   }
   track.task = task.id;
   track.launched = came;
@@ -215,7 +218,7 @@ bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* t
       if (track->leftover) (void)Capture(slot, true);
       MakeRoom(slots, slot, restore.restored_tokens());
       EmptySlot(slot);
-      track->sequence = std::make_unique<LlamaSequence>(view_, slot.id);
+      track->sequence = SequenceOf(slot.id);
       track->placed = true;
     }
     const Restore::State state = restore.Step(*track->sequence, budget_us);

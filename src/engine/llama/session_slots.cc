@@ -190,6 +190,10 @@ bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotActi
   request.cacheable_tokens = session.token_count;
   request.tokens.push_back(0);  // what is going to be said next
   request.session = session.conversation;
+  if (const std::shared_ptr<const DraftModel> draft = Draft(); draft != nullptr) {
+    request.draft = draft->stage();
+    request.draft_layout = draft->layout();
+  }
   track.restore = options_.cache->Lookup(std::move(request));
   track.action = job;
   track.task = --last_action_task_;
