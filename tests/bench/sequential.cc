@@ -117,7 +117,9 @@ absl::StatusOr<Outcome> RunSplit(const BenchOptions& options) {
   AddFigures(*restore, *spill, &outcome);
   // Against the reference of the same minutes, so that a machine that slows down hurts nobody.
   outcome.Add("two_stages_vs_one", restore->warm_restore_vs_memcpy / one->warm_restore_vs_memcpy);
+  outcome.AtLeast("two_stages_vs_one", 1 / 1.1);
   outcome.Add("peak_extra_mib", restore->peak_extra_mib);
+  outcome.AtMost("peak_extra_mib", 256);
   return outcome;
 }
 

@@ -36,10 +36,10 @@ constexpr long kRequestSeconds = 1800;
 // What the server says when lookups and parks begin to count.
 constexpr char kReadyLine[] = "the weights are known";
 
-absl::StatusOr<std::string> Program() {
+absl::StatusOr<std::string> Program(const char* name) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program = (self.parent_path() / "parkade-server").string();
+  const std::string program = (self.parent_path() / name).string();
   if (::access(program.c_str(), X_OK) == 0) return program;
   return absl::NotFoundError(absl::StrCat(program, " is not built"));
 }
@@ -162,7 +162,7 @@ class EventReader {
 
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
     const std::string& log_file, bool cache, const std::vector<std::string>& arguments) {
-  const absl::StatusOr<std::string> program = Program();
+  const absl::StatusOr<std::string> program = Program("parkade-server");
   if (!program.ok()) return program.status();
   const absl::StatusOr<std::string> model = Model();
   if (!model.ok()) return model.status();
@@ -177,6 +177,35 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   std::unique_ptr<ServerProcess> server(new ServerProcess(*pid, *port, log_file));
   if (absl::Status s = server->WaitReady(cache); !s.ok()) return s;
   return server;
+}
+
+absl::StatusOr<std::unique_ptr<RpcDevice>> RpcDevice::Start(const std::string& log_file) {
+  const absl::StatusOr<std::string> program = Program("ggml-rpc-server");
+  if (!program.ok()) return program.status();
+  const absl::StatusOr<int> port = FreePort();
+  if (!port.ok()) return port.status();
+  const absl::StatusOr<pid_t> pid =
+      Spawn({*program, "-H", "127.0.0.1", "-p", absl::StrCat(*port), "-t", "1"}, log_file);
+  if (!pid.ok()) return pid.status();
+  std::unique_ptr<RpcDevice> device(new RpcDevice(*pid, absl::StrCat("127.0.0.1:", *port)));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(*port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (const double end = NowSeconds() + kStartSeconds; NowSeconds() < end;) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool listens =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    if (listens) return device;
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  return absl::DeadlineExceededError("ggml-rpc-server does not listen");
+}
+
+RpcDevice::~RpcDevice() {
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
 }
 
 ServerProcess::~ServerProcess() { Kill(); }

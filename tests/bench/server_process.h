@@ -62,4 +62,20 @@ class ServerProcess {
   const std::string log_file_;
 };
 
+// A ggml-rpc-server on this machine's loopback, with one thread, as a device. Ends with the object.
+class RpcDevice {
+ public:
+  // Starts the one that stands beside this program and waits until it listens.
+  static absl::StatusOr<std::unique_ptr<RpcDevice>> Start(const std::string& log_file);
+  ~RpcDevice();
+  // "host:port", as --rpc takes it.
+  const std::string& address() const { return address_; }
+
+ private:
+  RpcDevice(pid_t pid, std::string address) : pid_(pid), address_(std::move(address)) {}
+
+  const pid_t pid_;
+  const std::string address_;
+};
+
 }  // namespace parkade::bench

@@ -1,4 +1,4 @@
-"""Speculative decoding: the draft model's rows are a stage of their own, given back but not needed."""
+"""Speculative decoding: the draft's rows are a stage of their own, given back but not needed."""
 
 import os
 import struct
