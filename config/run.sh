@@ -84,8 +84,11 @@ serve() {
     defaults+=(--model "$model")
     given -c --ctx-size || [ -n "${LLAMA_ARG_CTX_SIZE:-}" ] || defaults+=(--ctx-size 32768)
   fi
+  # A router's servers have folders of their own in it, so it is another one.
+  local tiers=$cache/tiers
+  given --models-dir --models-preset && tiers=$cache/router-tiers
   given --conversation-cache-disk --conversation-cache-config \
-    || defaults+=(--conversation-cache-disk "$cache/tiers")
+    || defaults+=(--conversation-cache-disk "$tiers")
   say "starting on http://$(value 127.0.0.1 --host):$(value "${LLAMA_ARG_PORT:-8080}" --port)"
   # The user's arguments come last: they win.
   exec "$root/build/bin/parkade-server" "${defaults[@]}" "${arguments[@]}"
