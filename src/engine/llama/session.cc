@@ -26,6 +26,9 @@ constexpr std::uint64_t kCaptureBytes = 32ull << 20;
 // a prompt that is asked again needs a state before its end.
 constexpr std::uint32_t kBeforePromptEnd = 4;
 
+// Nearer to the last one a boundary is not worth its bytes: so much is read again in no time.
+constexpr std::uint32_t kBoundaryGap = kPageTokens;
+
 constexpr std::chrono::milliseconds kRefuseEvery(50);
 
 bool IsCompletion(const server_task& task) {
@@ -225,6 +228,12 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
       due = due || window || state;
     }
     if (state && count + kBeforePromptEnd == prompt) boundary = due = true;
+    // Where a message of the user begins a client comes back to: it edits the message, compacts what
+    // was before, asks something else after the same system prompt. llama-server ends batches there.
+    if ((window || state) && count >= track.boundary + kBoundaryGap &&
+        slot.task->params.message_spans.is_user_start(static_cast<std::int32_t>(count))) {
+      boundary = due = true;
+    }
     // swallow: what can't be kept is counted.
     if (due) (void)Capture(slot, boundary);
   }
