@@ -22,7 +22,7 @@ class BoundariesTest(ServerTest):
         return self.mark + tokens
 
     def ask(self, prompt):
-        """Answers must be those of a server without a cache that reads the prompt from its begin."""
+        """The answer must be that of a server without a cache that reads all of the prompt."""
         self.plain.json("POST", "/completion", self.plain.body([300], 1))  # leaves no prefix
         reference = self.plain.ask(prompt, 16, message_delimiters=DELIMITERS)
         answer = self.server.ask(prompt, 16, message_delimiters=DELIMITERS)
