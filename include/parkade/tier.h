@@ -59,7 +59,7 @@ class Tier {
   // True when what Store returned OK for survives the process.
   virtual bool durable() const = 0;
   virtual TierUsage usage() const = 0;
-  // In force from now on. Nothing is removed by this call; see Shortfall.
+  // In force from now on, 0 too. Nothing is removed by this call; see Shortfall.
   virtual void SetBudget(std::uint64_t budget_bytes) = 0;
 
   // ---- catalogue; reads no payload ----

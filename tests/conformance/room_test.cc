@@ -75,5 +75,19 @@ TEST_P(TierConformance, SmallerBudgetRemovesNothingAndAsksForItBack) {
   ExpectHeld(more);
 }
 
+TEST_P(TierConformance, ABudgetOfZeroIsZero) {
+  Open(kBudget);
+  const SamplePark park = MakePlainPark({Conversation(1), 0}, kPayload);
+  ASSERT_EQ(Put(park, PlainLayout(kPayload)), absl::OkStatus());
+  tier().SetBudget(0);
+  EXPECT_EQ(tier().usage().budget_bytes, 0u);
+  EXPECT_NE(tier().Shortfall(kPayload), 0u);
+  const SamplePark more = MakePlainPark({Conversation(2), 0}, kPayload);
+  EXPECT_EQ(Put(more, PlainLayout(kPayload)).code(), absl::StatusCode::kResourceExhausted);
+  ExpectHeld(park);
+  ASSERT_EQ(tier().Remove({park.key()}), absl::OkStatus());
+  ExpectNotHeld(park.key());
+}
+
 }  // namespace
 }  // namespace parkade::test

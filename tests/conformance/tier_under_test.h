@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct TierUnderTest {
       open;
   bool decorated = false;  // behind a FaultyTier without faults
 };
+
+// What GoogleTest shows of it.
+inline void PrintTo(const TierUnderTest& tested, std::ostream* out) { *out << tested.name; }
 
 std::vector<TierUnderTest> AllTiers();
 std::vector<TierUnderTest> DurableTiers();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ostream>
 #include <random>
 #include <string>
 
@@ -33,6 +34,8 @@ struct Setup {
   bool disk = false;
   bool reopens() const { return durable || disk; }
 };
+
+void PrintTo(const Setup& setup, std::ostream* out) { *out << setup.name; }
 
 class CacheModel : public ::testing::TestWithParam<Setup> {
  protected:
@@ -207,8 +210,7 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
       }
     }
     for (const TierInfo& tier : rig_.cache().Tiers()) {
-      // 1: the disk tier takes 0 for "choose yourself".
-      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 1).ok());
+      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 0).ok());
     }
     EXPECT_TRUE(rig_.cache().List(10000, ConversationId()).empty());
     EXPECT_EQ(rig_.cache().Queue().spill_queue_bytes, 0u);

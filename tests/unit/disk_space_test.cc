@@ -19,7 +19,7 @@ constexpr std::uint64_t kPlenty = 1ull << 40;
 
 TEST(DiskSpace, BudgetIsTheSmallerOfWhatWasSetAndWhatTheFloorLeaves) {
   SpaceLedger ledger(1000);
-  ledger.SetBudget(5000, kPlenty);
+  ledger.SetBudget(5000);
   ledger.AddSegment(2000);
   ledger.SetDatabase(500);
   EXPECT_EQ(ledger.Look(kPlenty).physical_bytes, 2500u);
@@ -29,14 +29,16 @@ TEST(DiskSpace, BudgetIsTheSmallerOfWhatWasSetAndWhatTheFloorLeaves) {
   EXPECT_EQ(ledger.Look(1000).effective_budget_bytes, 2500u);
   EXPECT_TRUE(ledger.Look(999).below_floor);
   EXPECT_EQ(SpaceLedger(1000).Look(400).effective_budget_bytes, 0u);
+  ledger.SetBudget(0);
+  EXPECT_EQ(ledger.Look(kPlenty).effective_budget_bytes, 0u);
 }
 
 TEST(DiskSpace, AutoBudgetIsAFifthOfFreePlusWhatIsHeldAndAtMost64GiB) {
   SpaceLedger ledger(0);
   ledger.AddSegment(7 * kDiskMiB);
-  ledger.SetBudget(0, 100 * kDiskMiB);
+  ledger.SetAutoBudget(100 * kDiskMiB);
   EXPECT_EQ(ledger.Look(kPlenty).effective_budget_bytes, 27 * kDiskMiB);
-  ledger.SetBudget(0, kPlenty);
+  ledger.SetAutoBudget(kPlenty);
   EXPECT_EQ(ledger.Look(kPlenty).effective_budget_bytes, 64ull << 30);
 }
 
@@ -45,9 +47,9 @@ TEST(DiskSpace, ShortfallIsExactAndReserveAgrees) {
   const std::uint64_t payload = 10 * kDiskMiB;
   const std::uint64_t needed = EstimatedBytes(payload) + kHeadroomBytes;
   ledger.AddSegment(100 * kDiskMiB);
-  ledger.SetBudget(100 * kDiskMiB + needed, kPlenty);
+  ledger.SetBudget(100 * kDiskMiB + needed);
   EXPECT_EQ(ledger.Shortfall(payload, kPlenty), 0u);
-  ledger.SetBudget(100 * kDiskMiB + needed - 1, kPlenty);
+  ledger.SetBudget(100 * kDiskMiB + needed - 1);
   EXPECT_EQ(ledger.Shortfall(payload, kPlenty), 1u);
   EXPECT_EQ(ledger.Reserve(payload, kPlenty).code(), absl::StatusCode::kResourceExhausted);
   ledger.DropSegment(1);
@@ -62,7 +64,7 @@ TEST(DiskSpace, FreeSpaceCountsLikeTheBudget) {
   SpaceLedger ledger(50 * kDiskMiB);
   const std::uint64_t needed = EstimatedBytes(kDiskMiB) + kHeadroomBytes;
   ledger.AddSegment(100 * kDiskMiB);
-  ledger.SetBudget(kPlenty, kPlenty);
+  ledger.SetBudget(kPlenty);
   EXPECT_EQ(ledger.Shortfall(kDiskMiB, 50 * kDiskMiB + needed), 0u);
   EXPECT_EQ(ledger.Shortfall(kDiskMiB, 50 * kDiskMiB + needed - 7), 7u);
   // Evicting everything would not bring it above the floor.
@@ -72,7 +74,7 @@ TEST(DiskSpace, FreeSpaceCountsLikeTheBudget) {
 TEST(DiskSpace, AWalkCountsOnlyIfNothingChangedMeanwhile) {
   SpaceLedger ledger(0);
   ledger.AddSegment(10);
-  ledger.SetBudget(kPlenty, kPlenty);
+  ledger.SetBudget(kPlenty);
   const std::uint64_t epoch = ledger.epoch();
   ledger.AddSegment(5);
   EXPECT_FALSE(ledger.SetSegments(10, epoch));

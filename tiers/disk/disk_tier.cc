@@ -59,7 +59,11 @@ absl::Status DiskTier::Start() {
   if (!db.ok()) return db.status();
   gate_ = std::make_unique<CatalogueGate>(std::move(db).value());
   MeasureDatabase();
-  ledger_.SetBudget(options_.budget_bytes, directory_->FreeBytes());
+  if (options_.budget_bytes != 0) {
+    ledger_.SetBudget(options_.budget_bytes);
+  } else {
+    ledger_.SetAutoBudget(directory_->FreeBytes());
+  }
   readahead_ = std::make_unique<Readahead>([this](const ParkKey& key) {
     const absl::StatusOr<SharedPlace> place = FindPlace(key);
     // swallow: a hint.
@@ -212,9 +216,7 @@ TierUsage DiskTier::usage() const {
   return usage;
 }
 
-void DiskTier::SetBudget(std::uint64_t budget_bytes) {
-  ledger_.SetBudget(budget_bytes, directory_->FreeBytes());
-}
+void DiskTier::SetBudget(std::uint64_t budget_bytes) { ledger_.SetBudget(budget_bytes); }
 
 std::uint64_t DiskTier::Shortfall(std::uint64_t payload_bytes) const {
   if (payload_bytes > kParkBytes || !Writable().ok()) {

@@ -26,11 +26,14 @@ std::uint64_t SpaceLedger::ShortfallLocked(std::uint64_t payload_bytes,
   return shortfall;
 }
 
-void SpaceLedger::SetBudget(std::uint64_t budget_bytes, std::uint64_t free_bytes) {
+void SpaceLedger::SetBudget(std::uint64_t budget_bytes) {
   absl::MutexLock lock(&mutex_);
-  budget_bytes_ = budget_bytes != 0
-                      ? budget_bytes
-                      : std::min(kAutoBudgetBytes, free_bytes / kAutoFreeShare + PhysicalLocked());
+  budget_bytes_ = budget_bytes;
+}
+
+void SpaceLedger::SetAutoBudget(std::uint64_t free_bytes) {
+  absl::MutexLock lock(&mutex_);
+  budget_bytes_ = std::min(kAutoBudgetBytes, free_bytes / kAutoFreeShare + PhysicalLocked());
 }
 
 SpaceLedger::View SpaceLedger::Look(std::uint64_t free_bytes) const {

@@ -13,7 +13,7 @@ namespace parkade::disk {
 // Left between physical bytes and the budget, and between free bytes and the floor, when a park is
 // admitted: RocksDB's log, flushes and compactions live in it.
 inline constexpr std::uint64_t kHeadroomBytes = 32ull << 20;
-// The budget that 0 stands for is at most this, and at most this share of the free bytes plus what
+// The automatic budget is at most this, and at most this share of the free bytes plus what
 // is held already.
 inline constexpr std::uint64_t kAutoBudgetBytes = 64ull << 30;
 inline constexpr std::uint64_t kAutoFreeShare = 5;  // one part in five
@@ -28,8 +28,9 @@ class SpaceLedger {
  public:
   explicit SpaceLedger(std::uint64_t floor_bytes) : floor_bytes_(floor_bytes) {}
 
-  // 0: from `free_bytes` and what is held, now.
-  void SetBudget(std::uint64_t budget_bytes, std::uint64_t free_bytes);
+  void SetBudget(std::uint64_t budget_bytes);
+  // From `free_bytes` and what is held, now.
+  void SetAutoBudget(std::uint64_t free_bytes);
 
   struct View {
     std::uint64_t physical_bytes = 0;
