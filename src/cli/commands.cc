@@ -18,8 +18,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kPage = 1000;
 constexpr int kShownLookups = 50;
 
-absl::StatusOr<std::string> GetText(const HttpGet& get, const std::string& path) {
-  absl::StatusOr<HttpReply> reply = get(path);
+absl::StatusOr<std::string> AskText(const HttpCall& call, const HttpRequest& request) {
+  absl::StatusOr<HttpReply> reply = call(request);
   if (!reply.ok()) return reply.status();
   if (reply->status == 200) return std::move(reply->body);
   const Json json = Json::parse(reply->body, nullptr, /*allow_exceptions=*/false);
@@ -28,14 +28,14 @@ absl::StatusOr<std::string> GetText(const HttpGet& get, const std::string& path)
     absl::StrAppend(&message, ": ", json["error"].value("message", ""));
   }
   if (reply->status == 401) absl::StrAppend(&message, "; give the key with --api-key");
-  if (reply->status == 404 && path.rfind("/conversations", 0) == 0 && !json.is_object()) {
+  if (reply->status == 404 && request.path.rfind("/conversations", 0) == 0 && !json.is_object()) {
     absl::StrAppend(&message, "; is it a parkade-server?");
   }
   return absl::UnknownError(message);
 }
 
-absl::StatusOr<Json> GetJson(const HttpGet& get, const std::string& path) {
-  const absl::StatusOr<std::string> text = GetText(get, path);
+absl::StatusOr<Json> AskJson(const HttpCall& call, const HttpRequest& request) {
+  const absl::StatusOr<std::string> text = AskText(call, request);
   if (!text.ok()) return text.status();
   Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::UnknownError("the server's answer is not a JSON object");
@@ -43,12 +43,13 @@ absl::StatusOr<Json> GetJson(const HttpGet& get, const std::string& path) {
 }
 
 // All pages as one answer.
-absl::StatusOr<Json> GetConversations(const HttpGet& get) {
+absl::StatusOr<Json> GetConversations(const HttpCall& call) {
   Json all;
   std::string after;
   while (true) {
-    absl::StatusOr<Json> page = GetJson(
-        get, absl::StrCat("/conversations?limit=", kPage, after.empty() ? "" : "&after=", after));
+    absl::StatusOr<Json> page = AskJson(
+        call,
+        {absl::StrCat("/conversations?limit=", kPage, after.empty() ? "" : "&after=", after)});
     if (!page.ok()) return page.status();
     const Json& listed = page->at("conversations");
     const bool last = listed.size() < kPage;
@@ -61,6 +62,10 @@ absl::StatusOr<Json> GetConversations(const HttpGet& get) {
     if (last || next == after) return all;
     after = next;
   }
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string Text(const Json& json, const char* key) {
@@ -101,11 +106,11 @@ std::string ConversationsTable(const Json& json, double now) {
 std::string TiersTable(const Json& json) {
   Table table({"TIER", ">USED", ">BUDGET", ">PHYSICAL", ">FREE", ">CONVERSATIONS", "STATE"});
   for (const Json& tier : json.at("tiers")) {
-    table.AddRow({Text(tier, "tier"), FormatBytes(Number(tier, "used_bytes")),
-                  FormatBytes(Number(tier, "budget_bytes")),
-                  FormatBytes(Number(tier, "physical_bytes")),
-                  FormatBytes(Number(tier, "free_bytes")),
-                  FormatCount(Number(tier, "conversations")), Text(tier, "state")});
+    table.AddRow(
+        {Text(tier, "tier"), FormatBytes(Number(tier, "used_bytes")),
+         tier.at("budget_bytes").is_null() ? "-" : FormatBytes(Number(tier, "budget_bytes")),
+         FormatBytes(Number(tier, "physical_bytes")), FormatBytes(Number(tier, "free_bytes")),
+         FormatCount(Number(tier, "conversations")), Text(tier, "state")});
   }
   return table.Text();
 }
@@ -193,30 +198,72 @@ std::string CountersTable(const std::map<std::string, double>& samples) {
                       "\n");
 }
 
-absl::StatusOr<std::string> Stats(const CliArguments& arguments, const HttpGet& get) {
-  absl::StatusOr<Json> listed = GetJson(get, "/conversations?limit=1");
+absl::StatusOr<std::string> Stats(const CliArguments& arguments, const HttpCall& call) {
+  absl::StatusOr<Json> listed = AskJson(call, {"/conversations?limit=1"});
   if (!listed.ok()) return listed.status();
-  const absl::StatusOr<std::string> text = GetText(get, "/metrics");
+  // Counters are a running server's.
+  if (!arguments.disk.empty()) {
+    return arguments.json ? Dump({{"tiers", listed->at("tiers")}}) : TiersTable(*listed);
+  }
+  const absl::StatusOr<std::string> text = AskText(call, {"/metrics"});
   if (!text.ok()) return text.status();
   const std::map<std::string, double> samples = ParseMetrics(*text, "parkade_");
   if (!arguments.json) {
     return absl::StrCat(TiersTable(*listed), "\n", CountersTable(samples));
   }
-  return Json{{"tiers", listed->at("tiers")}, {"metrics", samples}}.dump(2) + "\n";
+  return Dump({{"tiers", listed->at("tiers")}, {"metrics", samples}});
 }
 
-absl::StatusOr<std::string> Run(const CliArguments& arguments, const HttpGet& get, double now) {
-  if (arguments.command == CliCommand::kStats) return Stats(arguments, get);
-  absl::StatusOr<Json> json = absl::InternalError("not a command for a server");
+absl::StatusOr<std::string> Pin(const CliArguments& arguments, const HttpCall& call) {
+  const bool pinned = arguments.command == CliCommand::kPin;
+  const absl::StatusOr<Json> json =
+      AskJson(call, {absl::StrCat("/conversations/", arguments.ids[0], "/pin"), "POST",
+                     Json{{"pinned", pinned}}.dump()});
+  if (!json.ok()) return json.status();
+  if (arguments.json) return Dump(*json);
+  return absl::StrCat(Text(*json, "id"), pinned ? " is pinned\n" : " is not pinned\n");
+}
+
+// Goes on after one that fails.
+CliOutcome Forget(const CliArguments& arguments, const HttpCall& call) {
+  CliOutcome outcome;
+  Json deleted = Json::array();
+  for (const std::string& id : arguments.ids) {
+    const absl::StatusOr<Json> json = AskJson(call, {"/conversations/" + id, "DELETE"});
+    if (!json.ok()) {
+      outcome.exit_code = 1;
+      absl::StrAppend(&outcome.error, outcome.error.empty() ? "" : "\n", id, ": ",
+                      json.status().message());
+      continue;
+    }
+    deleted.push_back(*json);
+    if (arguments.json) continue;
+    const double fork_tokens = Number(*json, "fork_tokens");
+    absl::StrAppend(&outcome.out, id, " is forgotten");
+    if (fork_tokens > 0) {
+      absl::StrAppend(&outcome.out, "; ", FormatCount(fork_tokens), " tokens stay for forks of it");
+    }
+    outcome.out.push_back('\n');
+  }
+  if (arguments.json) outcome.out = Dump({{"deleted", deleted}});
+  return outcome;
+}
+
+absl::StatusOr<std::string> Run(const CliArguments& arguments, const HttpCall& call, double now) {
+  if (arguments.command == CliCommand::kStats) return Stats(arguments, call);
+  if (arguments.command == CliCommand::kPin || arguments.command == CliCommand::kUnpin) {
+    return Pin(arguments, call);
+  }
+  absl::StatusOr<Json> json = absl::InternalError("not a command for a cache");
   if (arguments.command == CliCommand::kList) {
-    json = GetConversations(get);
+    json = GetConversations(call);
   } else if (arguments.command == CliCommand::kShow) {
-    json = GetJson(get, "/conversations/" + arguments.id);
+    json = AskJson(call, {"/conversations/" + arguments.ids[0]});
   } else if (arguments.command == CliCommand::kLookups) {
-    json = GetJson(get, absl::StrCat("/conversations/lookups?limit=", kShownLookups));
+    json = AskJson(call, {absl::StrCat("/conversations/lookups?limit=", kShownLookups)});
   }
   if (!json.ok()) return json.status();
-  if (arguments.json) return json->dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (arguments.json) return Dump(*json);
   if (arguments.command == CliCommand::kShow) return ConversationText(*json, now);
   if (arguments.command == CliCommand::kLookups) return LookupsTable(*json, now);
   return ConversationsTable(*json, now);
@@ -224,10 +271,11 @@ absl::StatusOr<std::string> Run(const CliArguments& arguments, const HttpGet& ge
 
 }  // namespace
 
-CliOutcome RunServerCommand(const CliArguments& arguments, const HttpGet& get,
-                            double now_unix_seconds) {
+CliOutcome RunCacheCommand(const CliArguments& arguments, const HttpCall& call,
+                           double now_unix_seconds) {
   try {
-    absl::StatusOr<std::string> text = Run(arguments, get, now_unix_seconds);
+    if (arguments.command == CliCommand::kForget) return Forget(arguments, call);
+    absl::StatusOr<std::string> text = Run(arguments, call, now_unix_seconds);
     if (text.ok()) return {0, *std::move(text), ""};
     return {1, "", std::string(text.status().message())};
   } catch (const std::exception& error) {

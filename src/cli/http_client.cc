@@ -29,16 +29,17 @@ struct ListCleanup {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
 
-absl::StatusOr<HttpReply> Get(const std::string& base_url, const std::string& api_key,
-                              const std::string& path) {
+absl::StatusOr<HttpReply> Ask(const std::string& base_url, const std::string& api_key,
+                              const HttpRequest& request) {
   const std::unique_ptr<CURL, EasyCleanup> easy(curl_easy_init());
   if (easy == nullptr) return absl::InternalError("libcurl can't be used");
-  std::unique_ptr<curl_slist, ListCleanup> headers;
-  if (!api_key.empty()) {
-    headers.reset(
-        curl_slist_append(nullptr, absl::StrCat("Authorization: Bearer ", api_key).c_str()));
+  std::unique_ptr<curl_slist, ListCleanup> headers(
+      curl_slist_append(nullptr, "Content-Type: application/json"));
+  if (!api_key.empty() && headers != nullptr) {
+    // Appends in place: the list's head stays.
+    curl_slist_append(headers.get(), absl::StrCat("Authorization: Bearer ", api_key).c_str());
   }
-  const std::string url = base_url + path;
+  const std::string url = base_url + request.path;
   HttpReply reply;
   char error[CURL_ERROR_SIZE] = "";
   curl_easy_setopt(easy.get(), CURLOPT_URL, url.c_str());
@@ -48,6 +49,11 @@ absl::StatusOr<HttpReply> Get(const std::string& base_url, const std::string& ap
   curl_easy_setopt(easy.get(), CURLOPT_CONNECTTIMEOUT, 5L);
   curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT, 30L);
   curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers.get());
+  if (!request.body.empty()) {
+    curl_easy_setopt(easy.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
+    curl_easy_setopt(easy.get(), CURLOPT_POSTFIELDS, request.body.c_str());
+  }
+  curl_easy_setopt(easy.get(), CURLOPT_CUSTOMREQUEST, request.method.c_str());
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, &Append);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &reply.body);
   curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, error);
@@ -62,8 +68,9 @@ absl::StatusOr<HttpReply> Get(const std::string& base_url, const std::string& ap
 
 }  // namespace
 
-HttpGet MakeHttpGet(const std::string& base_url, const std::string& api_key) {
-  return [base_url, api_key](const std::string& path) { return Get(base_url, api_key, path); };
+HttpCall MakeHttpCall(const std::string& base_url, const std::string& api_key) {
+  return
+      [base_url, api_key](const HttpRequest& request) { return Ask(base_url, api_key, request); };
 }
 
 }  // namespace parkade

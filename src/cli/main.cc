@@ -1,10 +1,47 @@
 #include <cstdio>
 #include <ctime>
+#include <string>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "src/cli/arguments.h"
 #include "src/cli/commands.h"
+#include "src/cli/disk_access.h"
 #include "src/cli/http_client.h"
+#include "src/cli/transfer.h"
 #include "src/cli/verify.h"
+
+namespace parkade {
+namespace {
+
+CliOutcome RunCacheCommand(const CliArguments& arguments) {
+  const double now_unix_seconds = static_cast<double>(std::time(nullptr));
+  if (arguments.disk.empty()) {
+    return RunCacheCommand(arguments, MakeHttpCall(arguments.url, arguments.api_key),
+                           now_unix_seconds);
+  }
+  const absl::StatusOr<HttpCall> call = OpenDiskApi(arguments.disk);
+  if (!call.ok()) return {1, "", std::string(call.status().message())};
+  return RunCacheCommand(arguments, *call, now_unix_seconds);
+}
+
+CliOutcome Run(const CliArguments& arguments) {
+  switch (arguments.command) {
+    case CliCommand::kHelp:
+      return {0, CliHelp(), ""};
+    case CliCommand::kVerify:
+      return RunVerify(arguments);
+    case CliCommand::kExport:
+      return RunExport(arguments);
+    case CliCommand::kImport:
+      return RunImport(arguments);
+    default:
+      return RunCacheCommand(arguments);
+  }
+}
+
+}  // namespace
+}  // namespace parkade
 
 int main(int argc, char** argv) {
   const absl::StatusOr<parkade::CliArguments> arguments = parkade::ParseCliArguments(argc, argv);
@@ -12,18 +49,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "parkade: %s\n", std::string(arguments.status().message()).c_str());
     return 2;
   }
-  parkade::CliOutcome outcome;
-  if (arguments->command == parkade::CliCommand::kHelp) {
-    outcome.out = parkade::CliHelp();
-  } else if (arguments->command == parkade::CliCommand::kVerify) {
-    outcome = parkade::RunVerify(*arguments);
-  } else {
-    outcome = parkade::RunServerCommand(*arguments,
-                                        parkade::MakeHttpGet(arguments->url, arguments->api_key),
-                                        static_cast<double>(std::time(nullptr)));
-  }
+  const parkade::CliOutcome outcome = parkade::Run(*arguments);
   std::fwrite(outcome.out.data(), 1, outcome.out.size(), stdout);
-  if (!outcome.error.empty()) std::fprintf(stderr, "parkade: %s\n", outcome.error.c_str());
+  for (const absl::string_view line : absl::StrSplit(outcome.error, '\n', absl::SkipEmpty())) {
+    std::fprintf(stderr, "parkade: %.*s\n", static_cast<int>(line.size()), line.data());
+  }
   // A full disk or a closed pipe behind stdout.
   if (std::fflush(stdout) != 0 && outcome.exit_code == 0) return 1;
   return outcome.exit_code;

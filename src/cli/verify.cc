@@ -1,12 +1,10 @@
 #include "src/cli/verify.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <functional>
+#include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
+#include "src/cli/progress.h"
 #include "src/cli/tables.h"
 #include "tiers/disk/disk_tier.h"
 
@@ -14,17 +12,6 @@ namespace parkade {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-void ShowProgress(std::uint64_t done_bytes, std::uint64_t all_bytes) {
-  constexpr int kWidth = 40;
-  const double share =
-      all_bytes > 0 ? static_cast<double>(done_bytes) / static_cast<double>(all_bytes) : 1;
-  const int filled = static_cast<int>(share * kWidth);
-  std::fprintf(stderr, "\r[%s%s] %3.0f %%  %s of %s ", std::string(filled, '=').c_str(),
-               std::string(kWidth - filled, ' ').c_str(), share * 100,
-               FormatBytes(static_cast<double>(done_bytes)).c_str(),
-               FormatBytes(static_cast<double>(all_bytes)).c_str());
-}
 
 std::string JsonText(const VerifyReport& report, bool repair) {
   const Json json = {{"segments", report.segments},
@@ -62,12 +49,14 @@ bool FoundAnything(const VerifyReport& report) {
 }  // namespace
 
 CliOutcome RunVerify(const CliArguments& arguments) {
-  const bool show = isatty(STDERR_FILENO) == 1;
-  std::function<void(std::uint64_t, std::uint64_t)> progress;
-  if (show) progress = ShowProgress;
-  const absl::StatusOr<VerifyReport> report =
-      VerifyDiskTier(arguments.disk, arguments.repair, progress);
-  if (show) std::fprintf(stderr, "\r%78s\r", "");
+  absl::StatusOr<VerifyReport> report;
+  {
+    ProgressBar bar;
+    report = VerifyDiskTier(arguments.disk, arguments.repair,
+                            [&bar](std::uint64_t done_bytes, std::uint64_t all_bytes) {
+                              bar.Show(done_bytes, all_bytes);
+                            });
+  }
   if (!report.ok()) return {1, "", std::string(report.status().message())};
   return {FoundAnything(*report) ? 1 : 0,
           arguments.json ? JsonText(*report, arguments.repair) : TableText(*report), ""};

@@ -30,7 +30,7 @@ TEST(CliArguments, Commands) {
   const auto show = Parse({"--url", "https://h:1//", "show", kId, "--api-key=k=1", "--json"});
   ASSERT_TRUE(show.ok()) << show.status();
   EXPECT_EQ(show->command, CliCommand::kShow);
-  EXPECT_EQ(show->id, kId);
+  EXPECT_EQ(show->ids, std::vector<std::string>{kId});
   EXPECT_EQ(show->url, "https://h:1");
   EXPECT_EQ(show->api_key, "k=1");
   EXPECT_TRUE(show->json);
@@ -40,6 +40,32 @@ TEST(CliArguments, Commands) {
   EXPECT_EQ(verify->disk, "/a b");
   EXPECT_TRUE(verify->repair);
   EXPECT_EQ(Parse({"ls"})->url, "http://127.0.0.1:8080");
+}
+
+TEST(CliArguments, CommandsThatChangeSomething) {
+  const auto forget = Parse({"rm", kId, kId, "--disk", "d"});
+  ASSERT_TRUE(forget.ok()) << forget.status();
+  EXPECT_EQ(forget->command, CliCommand::kForget);
+  EXPECT_EQ(forget->ids.size(), 2u);
+  EXPECT_EQ(forget->disk, "d");
+  EXPECT_EQ(Parse({"pin", kId})->command, CliCommand::kPin);
+  EXPECT_EQ(Parse({"unpin", kId})->command, CliCommand::kUnpin);
+  const auto exported = Parse({"export", "my chat", "f", "--disk=d", "--force"});
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_EQ(exported->command, CliCommand::kExport);
+  EXPECT_EQ(exported->id_or_name, "my chat");
+  EXPECT_EQ(exported->file, "f");
+  EXPECT_TRUE(exported->force);
+  const auto imported =
+      Parse({"import", "f", "--disk=d", "--disk-gib=1.5", "--disk-min-free-mib", "0"});
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(imported->command, CliCommand::kImport);
+  EXPECT_EQ(imported->file, "f");
+  EXPECT_EQ(imported->disk_gib, 1.5);
+  EXPECT_EQ(imported->disk_min_free_mib, 0u);
+  EXPECT_EQ(Parse({"import", "f", "--disk=d"})->disk_min_free_mib, 4096u);
+  // A name may look like an option.
+  EXPECT_EQ(Parse({"export", "--disk=d", "--", "--force", "-f"})->id_or_name, "--force");
 }
 
 TEST(CliArguments, UsageErrors) {
@@ -54,14 +80,36 @@ TEST(CliArguments, UsageErrors) {
   EXPECT_EQ(ErrorOf({"show"}), "show needs one conversation id" + see);
   EXPECT_EQ(ErrorOf({"show", "12"}), "'12' is not an id of 32 hexadecimal digits" + see);
   EXPECT_EQ(ErrorOf({"verify"}), "verify needs --disk PATH" + see);
-  EXPECT_EQ(ErrorOf({"ls", "--disk", "x"}), "--disk goes with verify only" + see);
+  EXPECT_EQ(ErrorOf({"rm"}), "rm needs at least one conversation id" + see);
+  EXPECT_EQ(ErrorOf({"rm", kId, "12"}), "'12' is not an id of 32 hexadecimal digits" + see);
+  EXPECT_EQ(ErrorOf({"pin", kId, kId}),
+            "'" + std::string(kId) + "' is one argument too many" + see);
+  EXPECT_EQ(ErrorOf({"export", "x", "--disk=d"}), "export needs an id or name, and a file" + see);
+  EXPECT_EQ(ErrorOf({"export", "x", "f"}), "export needs --disk PATH" + see);
+  EXPECT_EQ(ErrorOf({"export", "", "f", "--disk=d"}), "an argument is empty" + see);
+  EXPECT_EQ(ErrorOf({"import", "--disk=d"}), "import needs a file" + see);
+  EXPECT_EQ(ErrorOf({"import", "f"}), "import needs --disk PATH" + see);
+  EXPECT_EQ(ErrorOf({"import", "f", "--disk=d", "--force"}), "--force goes with export only" + see);
+  for (const char* gib : {"0", "0.09", "nan", "-1", "x", "1e9"}) {
+    EXPECT_EQ(ErrorOf({"import", "f", "--disk=d", "--disk-gib", gib}),
+              "--disk-gib is a number from 0.1 to 1048576" + see);
+  }
+  EXPECT_EQ(ErrorOf({"import", "f", "--disk=d", "--disk-min-free-mib", "-1"}),
+            "--disk-min-free-mib is a whole number up to 1073741824" + see);
+  EXPECT_EQ(ErrorOf({"ls", "--disk-gib", "1"}),
+            "--disk-gib and --disk-min-free-mib go with import only" + see);
+  EXPECT_EQ(ErrorOf({"lookups", "--disk", "x"}),
+            "--disk does not go with lookups: only a server knows" + see);
   EXPECT_EQ(ErrorOf({"stats", "--repair"}), "--repair goes with verify only" + see);
 }
 
 TEST(CliArguments, HelpNamesEveryCommandAndOption) {
   const std::string help = CliHelp();
-  for (const char* word : {"ls", "show ID", "lookups", "stats", "verify --disk PATH", "--repair",
-                           "--url URL", "--api-key KEY", "--json"}) {
+  for (const char* word :
+       {"ls", "show ID", "lookups", "stats", "verify --disk PATH", "--repair", "rm ID", "pin ID",
+        "unpin ID", "export ID|NAME FILE --disk PATH", "import FILE --disk PATH", "--force",
+        "--disk-gib", "--disk-min-free-mib", "--disk PATH", "--url URL", "--api-key KEY",
+        "--json"}) {
     EXPECT_NE(help.find(word), std::string::npos) << word;
   }
 }

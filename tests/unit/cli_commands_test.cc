@@ -1,5 +1,6 @@
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -25,15 +26,21 @@ std::string Conversation(int number, const std::string& name = "null") {
 struct Server {
   std::map<std::string, HttpReply> replies;
   std::vector<std::string> asked;
+  std::string disk;
 
-  CliOutcome Run(CliCommand command, bool json = false) {
+  CliOutcome Run(CliCommand command, bool json = false,
+                 std::vector<std::string> ids = {"00000000000000000000000000000001"}) {
     CliArguments arguments;
     arguments.command = command;
-    arguments.id = "00000000000000000000000000000001";
+    arguments.ids = std::move(ids);
     arguments.json = json;
-    return RunServerCommand(
+    arguments.disk = disk;
+    return RunCacheCommand(
         arguments,
-        [this](const std::string& path) -> absl::StatusOr<HttpReply> {
+        [this](const HttpRequest& request) -> absl::StatusOr<HttpReply> {
+          const bool get = request.method == "GET" && request.body.empty();
+          const std::string path =
+              get ? request.path : request.method + " " + request.path + request.body;
           asked.push_back(path);
           const auto found = replies.find(path);
           if (found == replies.end()) return absl::UnavailableError("no answer from x: refused");
@@ -125,6 +132,55 @@ TEST(CliCommands, StatsOfTiersAndTokens) {
   outcome = server.Run(CliCommand::kStats, true);
   EXPECT_NE(outcome.out.find("\"parkade_lookup_tokens_total\": 1000.0"), std::string::npos)
       << outcome.out;
+}
+
+TEST(CliCommands, StatsOfADirectoryHaveNoBudgetAndNoCounters) {
+  Server server;
+  server.disk = "/d";
+  server.replies["/conversations?limit=1"] = {
+      200,
+      R"({"conversations":[],"tiers":[{"tier":"disk","used_bytes":1048576,"budget_bytes":null,)"
+      R"("physical_bytes":1050000,"free_bytes":1099511627776,"conversations":2,"state":"up"}]})"};
+  CliOutcome outcome = server.Run(CliCommand::kStats);
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(outcome.out,
+            "TIER     USED  BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
+            "disk  1.0 MiB       -   1.0 MiB  1.0 TiB              2  up\n");
+  outcome = server.Run(CliCommand::kStats, true);
+  EXPECT_NE(outcome.out.find("\"budget_bytes\": null"), std::string::npos) << outcome.out;
+  EXPECT_EQ(server.asked.size(), 2u);
+}
+
+TEST(CliCommands, PinAndUnpin) {
+  Server server;
+  const std::string path = "POST /conversations/00000000000000000000000000000001/pin";
+  server.replies[path + R"({"pinned":true})"] = {200, Conversation(1) + "}"};
+  server.replies[path + R"({"pinned":false})"] = {200, Conversation(1) + "}"};
+  CliOutcome outcome = server.Run(CliCommand::kPin);
+  EXPECT_EQ(outcome.out, "00000000000000000000000000000001 is pinned\n") << outcome.error;
+  outcome = server.Run(CliCommand::kUnpin);
+  EXPECT_EQ(outcome.out, "00000000000000000000000000000001 is not pinned\n") << outcome.error;
+  outcome = server.Run(CliCommand::kPin, true);
+  EXPECT_NE(outcome.out.find("\"pinned\": true"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.exit_code, 0);
+}
+
+TEST(CliCommands, ForgetGoesOnAfterOneThatFails) {
+  Server server;
+  const std::string one(32, '1'), two(32, '2'), three(32, '3');
+  server.replies["DELETE /conversations/" + one] = {
+      200, "{\"id\":\"" + one + R"(","deleted":true,"fork_tokens":0})"};
+  server.replies["DELETE /conversations/" + two] = {404, R"({"error":{"message":"no such"}})"};
+  server.replies["DELETE /conversations/" + three] = {
+      200, "{\"id\":\"" + three + R"(","deleted":true,"fork_tokens":1200})"};
+  CliOutcome outcome = server.Run(CliCommand::kForget, false, {one, two, three});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out,
+            one + " is forgotten\n" + three + " is forgotten; 1,200 tokens stay for forks of it\n");
+  EXPECT_EQ(outcome.error, two + ": the server answers 404: no such");
+  outcome = server.Run(CliCommand::kForget, true, {three});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.out.find("\"fork_tokens\": 1200"), std::string::npos) << outcome.out;
 }
 
 TEST(CliCommands, FailuresAreOneLineAndExitOne) {

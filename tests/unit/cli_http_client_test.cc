@@ -61,7 +61,7 @@ class OneAnswer {
 
 TEST(CliHttpClient, GetsStatusAndBody) {
   OneAnswer server("HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello");
-  const auto reply = MakeHttpGet(server.url(), "secret")("/conversations?limit=1");
+  const auto reply = MakeHttpCall(server.url(), "secret")({"/conversations?limit=1"});
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->status, 404);
   EXPECT_EQ(reply->body, "hello");
@@ -69,9 +69,26 @@ TEST(CliHttpClient, GetsStatusAndBody) {
   EXPECT_NE(server.request().find("\r\nAuthorization: Bearer secret\r\n"), std::string::npos);
 }
 
+TEST(CliHttpClient, SendsMethodAndBody) {
+  OneAnswer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+  const auto reply = MakeHttpCall(server.url(), "")({"/pin", "POST", R"({"pinned":true})"});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->body, "{}");
+  EXPECT_EQ(server.request().rfind("POST /pin HTTP/1.1\r\n", 0), 0u) << server.request();
+  EXPECT_NE(server.request().find("\r\nContent-Type: application/json\r\n"), std::string::npos);
+  EXPECT_NE(server.request().find("\r\nContent-Length: 15\r\n"), std::string::npos);
+}
+
+TEST(CliHttpClient, DeletesWithoutABody) {
+  OneAnswer server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  const auto reply = MakeHttpCall(server.url(), "")({"/x", "DELETE"});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(server.request().rfind("DELETE /x HTTP/1.1\r\n", 0), 0u) << server.request();
+}
+
 TEST(CliHttpClient, SendsNoKeyWhenThereIsNone) {
   OneAnswer server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-  const auto reply = MakeHttpGet(server.url(), "")("/");
+  const auto reply = MakeHttpCall(server.url(), "")({"/"});
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->status, 200);
   EXPECT_EQ(server.request().find("Authorization"), std::string::npos);
@@ -83,13 +100,13 @@ TEST(CliHttpClient, NoAnswerIsUnavailable) {
     OneAnswer gone("");
     url = gone.url();
   }
-  const auto reply = MakeHttpGet(url, "")("/");
+  const auto reply = MakeHttpCall(url, "")({"/"});
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(reply.status().message()).rfind("no answer from " + url + ": ", 0), 0u);
 }
 
 TEST(CliHttpClient, TakesNoOtherProtocol) {
-  const auto reply = MakeHttpGet("file:///etc", "")("/hostname");
+  const auto reply = MakeHttpCall("file:///etc", "")({"/hostname"});
   EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
 }
 
