@@ -61,6 +61,9 @@ class ABSL_LOCKABLE StdMutex {
     lock.release();
     return held;
   }
+  bool AwaitWithDeadline(const StdCondition& condition, Time deadline) {
+    return AwaitWithTimeout(condition, deadline - Now());
+  }
   void LockWhen(const StdCondition& condition) ABSL_EXCLUSIVE_LOCK_FUNCTION() {
     Lock();
     Await(condition);
