@@ -134,9 +134,8 @@ void Session::OnGate(const server_task& task) {
   {
     absl::MutexLock lock(&mu_);
     // Which adapters the task will have is known at its launch; most have the usual ones.
-    auto usual = identities_.find(AdapterSet(loaded_.params->lora_adapters));
-    if (!identity_ready_ || usual == identities_.end()) return;
-    identity = usual->second;
+    if (!identity_ready_ || !usual_identity_.has_value()) return;
+    identity = *usual_identity_;
   }
   options_.cache->Prefetch(identity, TokensOf(task.tokens));
 }
@@ -228,8 +227,9 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
       due = due || window || state;
     }
     if (state && count + kBeforePromptEnd == prompt) boundary = due = true;
-    // Where a message of the user begins a client comes back to: it edits the message, compacts what
-    // was before, asks something else after the same system prompt. llama-server ends batches there.
+    // Where a message of the user begins a client comes back to: it edits the message, compacts
+    // what was before, asks something else after the same system prompt. llama-server ends batches
+    // there.
     if ((window || state) && count >= track.boundary + kBoundaryGap &&
         slot.task->params.message_spans.is_user_start(static_cast<std::int32_t>(count))) {
       boundary = due = true;

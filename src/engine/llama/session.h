@@ -166,7 +166,8 @@ class Session {
   bool contents_known_ ABSL_GUARDED_BY(mu_) = false;
   bool identity_ready_ ABSL_GUARDED_BY(mu_) = false;  // and the usual adapter set is registered
   Contents contents_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Digest128> identities_ ABSL_GUARDED_BY(mu_);  // by adapter set
+  std::map<std::string, Identity> identities_ ABSL_GUARDED_BY(mu_);  // by adapter set
+  std::optional<Digest128> usual_identity_ ABSL_GUARDED_BY(mu_);
   HookTimes times_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<bool> serves_slots_{false};

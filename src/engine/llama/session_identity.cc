@@ -14,6 +14,9 @@
 namespace parkade {
 namespace {
 
+// Of adapter sets with their scales; most servers have one or a handful.
+constexpr std::size_t kKnownIdentities = 64;
+
 std::int64_t NowUnixNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -92,6 +95,7 @@ void Session::StartIdentity() {
     contents_known_ = false;
     identity_ready_ = false;
     identities_.clear();
+    usual_identity_ = std::nullopt;
   }
   digest_thread_ = std::thread([this, params] { ComputeIdentity(params); });
 }
@@ -174,10 +178,10 @@ void Session::ComputeIdentity(const common_params& params) {
     contents_ = std::move(contents);
     contents_known_ = true;
   }
-  // Registers the usual adapter set here, where a disk may be waited for.
-  IdentityFor(params.lora_adapters);
+  const std::optional<Digest128> usual = IdentityFor(params.lora_adapters);
   {
     absl::MutexLock lock(&mu_);
+    usual_identity_ = usual;
     identity_ready_ = true;
   }
   Log(LogLevel::kInfo, "the weights are known: from now on conversations are looked up and parked");
@@ -232,6 +236,8 @@ std::unique_ptr<EngineSequence> Session::SequenceOf(int slot) {
   return std::make_unique<DraftedSequence>(view_, std::move(draft), slot);
 }
 
+// Requests may bring any number of adapter scales, so few identities are remembered, here and in
+// the cache: it is told of them every time, which is cheap.
 std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_lora_info>& lora) {
   const std::string key = AdapterSet(lora);
   Identity identity = context_identity_;
@@ -239,33 +245,33 @@ std::optional<Digest128> Session::IdentityFor(const std::vector<common_adapter_l
     absl::MutexLock lock(&mu_);
     if (!contents_known_) return std::nullopt;
     auto known = identities_.find(key);
-    if (known != identities_.end()) return known->second;
-    identity.Set("weights", contents_.weights);
-    identity.Set("control_vectors", contents_.control_vectors);
-    identity.Set("projector", contents_.projector);
-    if (!contents_.overrides.empty()) identity.Set("overrides", contents_.overrides);
-    std::string adapters;
-    char scale[32];
-    for (const common_adapter_lora_info& adapter : lora) {
-      if (adapter.scale == 0.0f) continue;
-      auto digest = contents_.adapters.find(adapter.path);
-      // An adapter that was not there at start-up: fail closed.
-      if (digest == contents_.adapters.end()) return std::nullopt;
-      snprintf(scale, sizeof(scale), "*%a ", adapter.scale);
-      adapters += digest->second + scale;
+    if (known == identities_.end()) {
+      std::string adapters;
+      char scale[32];
+      for (const common_adapter_lora_info& adapter : lora) {
+        if (adapter.scale == 0.0f) continue;
+        auto digest = contents_.adapters.find(adapter.path);
+        // An adapter that was not there at start-up: fail closed.
+        if (digest == contents_.adapters.end()) return std::nullopt;
+        snprintf(scale, sizeof(scale), "*%a ", adapter.scale);
+        adapters += digest->second + scale;
+      }
+      identity.Set("weights", contents_.weights);
+      identity.Set("control_vectors", contents_.control_vectors);
+      identity.Set("projector", contents_.projector);
+      if (!contents_.overrides.empty()) identity.Set("overrides", contents_.overrides);
+      identity.Set("adapters", adapters);
+      if (identities_.size() >= kKnownIdentities) identities_.clear();
+      known = identities_.emplace(key, std::move(identity)).first;
     }
-    identity.Set("adapters", adapters);
+    identity = known->second;
   }
   const absl::StatusOr<Digest128> digest =
       options_.cache->RegisterIdentity(identity, view_->layout());
-  if (!digest.ok()) {
-    const auto message = digest.status().message();
-    Log(LogLevel::kWarning, "identity refused: " + std::string(message.data(), message.size()));
-    return std::nullopt;
-  }
-  absl::MutexLock lock(&mu_);
-  identities_[key] = *digest;
-  return *digest;
+  if (digest.ok()) return *digest;
+  const auto message = digest.status().message();
+  Log(LogLevel::kWarning, "identity refused: " + std::string(message.data(), message.size()));
+  return std::nullopt;
 }
 
 }  // namespace parkade

@@ -17,8 +17,11 @@ namespace {
 
 // Longest stall of other slots for one extent or more of an import.
 constexpr std::int64_t kSliceUs = 10000;
-// Longest time the loop gives to restores when nobody else works; then it looks at its queue.
+// Longest time the loop gives to a restore when nobody else works; then it looks at its queue.
 constexpr std::int64_t kAloneUs = 200000;
+// The same where several restores go on: each waits a little for its bytes, in turns, because those
+// of the others may hold the buffers that it needs.
+constexpr std::int64_t kTurnUs = 2000;
 
 // Marks a checkpoint without bytes; no task has this number.
 constexpr int kMarkerTask = -77;
@@ -185,7 +188,7 @@ void Session::FinishRestore(const SlotView& slot, Track* track) {
 // True: the restore has ended, one way or the other, and the slot goes on.
 bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone) {
   const absl::Time begin = absl::Now();
-  const std::int64_t budget_us = alone ? kAloneUs : kSliceUs;
+  const std::int64_t budget_us = !alone ? kSliceUs : restoring_ == 1 ? kAloneUs : kTurnUs;
   auto left_ms = [&] {
     const absl::Duration left = absl::Microseconds(budget_us) - (absl::Now() - begin);
     return std::max<std::int64_t>(0, absl::ToInt64Milliseconds(left));
@@ -249,7 +252,7 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
       continue;
     }
     const absl::Time begin = absl::Now();
-    const bool ended = StepRestore(slots, slot, &track, !others && restoring_ == 1);
+    const bool ended = StepRestore(slots, slot, &track, !others);
     if (others) {
       absl::MutexLock lock(&mu_);
       times_.longest_slice_seconds =
