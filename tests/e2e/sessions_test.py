@@ -122,6 +122,7 @@ class SessionsTest(Sessions, ServerTest):
         other = tokens_of("other", 400)
         answer = server.ask(other)
         self.slot(server, "restore", "mine")
+        server.wait_parked()
         again = server.ask(other + answer.tokens + [300])
         self.assertEqual(again.cache_n, len(other) + len(answer.tokens) - 1)
         self.assert_served(server, "disk", again.cache_n)
