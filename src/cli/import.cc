@@ -63,11 +63,13 @@ absl::Status ChooseId(Tier& tier, const ContainerFile& file, const CheckedContai
         absl::StrCat("forks of the forgotten ", id, " are there; imported as ", ToHex(report->id)));
     return absl::OkStatus();
   }
-  absl::StatusOr<bool> same = path.status();
-  if (path.ok()) {
-    same = path->steps.back().stored.identity == file.header().identity;
-    if (*same) same = HasTokens(tier, *path, file.trailer().tokens, checked.tokens_checksum);
+  absl::StatusOr<bool> same = false;
+  if (!path.ok()) {
+    same = path.status();
+  } else if (path->steps.back().stored.identity == file.header().identity) {
+    same = HasTokens(tier, *path, file.trailer().tokens, checked.tokens_checksum);
   }
+  // What is damaged is there, and is not the same.
   if (!same.ok() && !absl::IsDataLoss(same.status())) return same.status();
   report->there_already = same.ok() && *same;
   if (report->there_already) {

@@ -6,3 +6,10 @@ parkade_test(cli_test
     ${CMAKE_CURRENT_LIST_DIR}/cli_tables_test.cc
   DEPENDS parkade_cli
   LABELS unit)
+
+parkade_test(cli_transfer_test
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/cli_export_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_import_test.cc
+  DEPENDS parkade_cli parkade_test_support
+  LABELS unit)

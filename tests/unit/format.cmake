@@ -3,6 +3,7 @@ parkade_test(format_test
     ${CMAKE_CURRENT_LIST_DIR}/format_allocation_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_catalogue_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_codec_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/format_container_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_golden_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_identity_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_image_test.cc

@@ -6,6 +6,7 @@
 
 #include "src/format/checksum.h"
 #include "src/format/segment.h"
+#include "tests/unit/format_container_samples.h"
 #include "tests/unit/format_samples.h"
 
 namespace parkade {
@@ -115,6 +116,11 @@ TEST(Golden, ExtentHeader) {
   EXPECT_TRUE(
       CheckExtentHeader(ReadGolden("format_1_extent_header"), SampleKey(), SampleExtents()[0])
           .ok());
+}
+
+TEST(Golden, Container) {
+  // So few bytes are literals in every version of LZ4; payload is not packed.
+  ExpectGolden("format_1_container", SampleContainer());
 }
 
 TEST(Golden, Hashes) {
