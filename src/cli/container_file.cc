@@ -37,7 +37,7 @@ class ContainerFile::Walker {
     file_.identity_ = reading_.identity();
     file_.attributes_ = reading_.attributes();
     while (reading_.parks() < file_.trailer_.parks) {
-      if (absl::Status s = Report(watch, offset_, all); !s.ok()) return s;
+      if (absl::Status s = ReportWork(watch, offset_, all); !s.ok()) return s;
       if (absl::Status s = SkipPadding(); !s.ok()) return s;
       if (absl::Status s = WalkPark(visit); !s.ok()) return s;
     }
@@ -47,7 +47,7 @@ class ContainerFile::Walker {
     if (!(checksum_.Value() == file_.trailer_.checksum)) {
       return At(absl::DataLossError("the checksum of the file differs"), file_.path_, 0);
     }
-    return Report(watch, all, all);
+    return ReportWork(watch, all, all);
   }
 
  private:

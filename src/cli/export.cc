@@ -39,7 +39,7 @@ class Exporter {
     park.record.tokens = *std::move(tokens);
     std::uint64_t stored_bytes = 0;
     for (std::uint32_t i = 0; i < infos->size(); ++i) {
-      if (absl::Status s = Report(watch_, done_bytes_, all_bytes); !s.ok()) return s;
+      if (absl::Status s = ReportWork(watch_, done_bytes_, all_bytes); !s.ok()) return s;
       if (absl::Status s = AddExtent(step, i, (*infos)[i], &park); !s.ok()) return s;
       stored_bytes += (*infos)[i].raw_bytes;
       done_bytes_ += (*infos)[i].raw_bytes;

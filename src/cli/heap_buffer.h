@@ -9,12 +9,12 @@
 
 namespace parkade {
 
-class OwnedBuffer : public ExtentBuffer {
+class HeapBuffer : public ExtentBuffer {
  public:
-  explicit OwnedBuffer(std::size_t bytes) : OwnedBuffer(std::make_unique<char[]>(bytes), bytes) {}
+  explicit HeapBuffer(std::size_t bytes) : HeapBuffer(std::make_unique<char[]>(bytes), bytes) {}
 
  private:
-  OwnedBuffer(std::unique_ptr<char[]> memory, std::size_t bytes)
+  HeapBuffer(std::unique_ptr<char[]> memory, std::size_t bytes)
       : ExtentBuffer(memory.get(), bytes), memory_(std::move(memory)) {}
 
   std::unique_ptr<char[]> memory_;
@@ -22,7 +22,7 @@ class OwnedBuffer : public ExtentBuffer {
 
 // Fits Tier::ReadExtent's `allocate`.
 inline std::shared_ptr<ExtentBuffer> MakeHeapBuffer(std::size_t bytes) {
-  return std::make_shared<OwnedBuffer>(bytes);
+  return std::make_shared<HeapBuffer>(bytes);
 }
 
 }  // namespace parkade

@@ -76,8 +76,8 @@ absl::Status ChooseId(Tier& tier, const ContainerFile& file, const CheckedContai
     report->name = path->attributes.name;
     return absl::OkStatus();
   }
-  return absl::AlreadyExistsError(
-      absl::StrCat("conversation ", id, " is there already, with other tokens"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "conversation ", id, " is there already, with other tokens; parkade rm removes it"));
 }
 
 absl::Status PutIdentity(Tier& tier, const ContainerFile& file) {

@@ -12,7 +12,7 @@ namespace parkade {
 // means: nobody watches.
 using WorkWatch = std::function<absl::Status(std::uint64_t done_bytes, std::uint64_t all_bytes)>;
 
-inline absl::Status Report(const WorkWatch& watch, std::uint64_t done, std::uint64_t all) {
+inline absl::Status ReportWork(const WorkWatch& watch, std::uint64_t done, std::uint64_t all) {
   return watch ? watch(done, all) : absl::OkStatus();
 }
 

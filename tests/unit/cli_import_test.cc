@@ -114,8 +114,9 @@ TEST_F(ImportTest, OtherTokensUnderTheSameId) {
   ASSERT_EQ(target_->PutIdentity(identity, SampleIdentity(layout_)), absl::OkStatus());
   ASSERT_EQ(target_->Store(other.record, other.payload), absl::OkStatus());
   const auto report = Import();
-  EXPECT_EQ(report.status(), absl::AlreadyExistsError("conversation " + ToHex(Id(1)) +
-                                                      " is there already, with other tokens"));
+  EXPECT_EQ(report.status(), absl::AlreadyExistsError(
+                                 "conversation " + ToHex(Id(1)) +
+                                 " is there already, with other tokens; parkade rm removes it"));
   EXPECT_EQ(Summaries(*target_).size(), 1u);
   // Shorter, but a beginning of it: not the same either.
   ASSERT_EQ(target_->Forget(Id(1), {{Id(1), 0}}), absl::OkStatus());
