@@ -129,7 +129,10 @@ absl::StatusOr<ExportReport> ExportConversation(Tier& tier, const ExportRequest&
       ContainerWriter::Create(request.file, request.replace);
   if (!writer.ok()) return writer.status();
   ConversationAttributes attributes = path->attributes;
-  attributes.name_tokens = std::min(attributes.name_tokens, path->tokens);
+  // No server gives other names; a file that nobody can import is worth nothing.
+  if (!IsContainerName(attributes.name)) attributes.name.clear();
+  attributes.name_tokens =
+      attributes.name.empty() ? 0 : std::min(attributes.name_tokens, path->tokens);
   absl::Status put = (*writer)->Begin({*id, digest}, *identity, attributes);
   if (!put.ok()) return put;
 

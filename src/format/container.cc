@@ -14,6 +14,7 @@ using Family = CatalogueRow::Family;
 constexpr std::string_view kHeaderMagic = "PARKCONV";
 constexpr std::string_view kTrailerMagic = "PARKCEND";
 constexpr std::size_t kChecksumBytes = 8;
+constexpr std::size_t kMostNameBytes = 255;
 
 absl::Status Damaged(absl::string_view what) { return absl::DataLossError(what); }
 
@@ -91,6 +92,12 @@ absl::StatusOr<std::vector<StoredExtent>> JoinImages(const SegmentHead& head, co
 }
 
 }  // namespace
+
+bool IsContainerName(std::string_view name) {
+  return name.size() <= kMostNameBytes && std::none_of(name.begin(), name.end(), [](char c) {
+           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+         });
+}
 
 std::string EncodeContainerHeader(const ContainerHeader& header) {
   ByteWriter writer;
@@ -209,10 +216,7 @@ absl::Status ContainerReading::Open(const SegmentHead& head) {
   if (!attributes.ok()) return attributes.status();
   attributes_ = *std::move(attributes);
   const std::string& name = attributes_.name;
-  const bool clean = std::none_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-  });
-  if (!clean || name.size() > kMostContainerNameBytes) return Damaged("the name can't be one");
+  if (!IsContainerName(name)) return Damaged("the name can't be one");
   if (attributes_.name_tokens > (name.empty() ? 0 : trailer_.tokens)) {
     return Damaged("the name stands for more tokens than there are");
   }

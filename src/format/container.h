@@ -26,8 +26,8 @@ inline constexpr std::uint32_t kContainerHeaderBytes = 64;
 inline constexpr std::uint32_t kContainerTrailerBytes = 64;
 inline constexpr std::uint32_t kLeastContainerBytes =
     kContainerHeaderBytes + kContainerTrailerBytes;
-// A name is at most this long and holds no control character.
-inline constexpr std::size_t kMostContainerNameBytes = 255;
+// At most 255 bytes and no control character; an empty one is none.
+bool IsContainerName(std::string_view name);
 
 struct ContainerHeader {
   ConversationId conversation;

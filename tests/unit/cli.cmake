@@ -9,6 +9,7 @@ parkade_test(cli_test
 
 parkade_test(cli_transfer_test
   SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/cli_disk_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_export_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_import_test.cc
   DEPENDS parkade_cli parkade_test_support
