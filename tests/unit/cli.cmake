@@ -14,3 +14,8 @@ parkade_test(cli_transfer_test
     ${CMAKE_CURRENT_LIST_DIR}/cli_import_test.cc
   DEPENDS parkade_cli parkade_test_support
   LABELS unit)
+
+parkade_test(cli_moved_chat_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/cli_moved_chat_test.cc
+  DEPENDS parkade_cli parkade_manager_rig
+  LABELS unit)
