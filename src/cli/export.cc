@@ -63,11 +63,14 @@ class Exporter {
   absl::Status AddExtent(const PathStep& step, std::uint32_t number, const ExtentInfo& info,
                          PackedPark* park) {
     const std::vector<Stage>& stages = step.stored.stages.stages;
-    if (info.stage >= stages.size() || SlicesOf(layout_, stages[info.stage], info).empty()) {
+    // A draft's planes are no part of the identity: its extents go whole or not at all.
+    const bool of_draft = info.stage < stages.size() && IsDraft(stages[info.stage]);
+    if (info.stage >= stages.size() ||
+        (!of_draft && SlicesOf(layout_, stages[info.stage], info).empty())) {
       return Damaged(step, "has an extent that does not fit the layout");
     }
     const std::uint32_t rows = KeptRows(info, step.reach);
-    if (rows == 0) return absl::OkStatus();
+    if (rows == 0 || (of_draft && rows < info.rows)) return absl::OkStatus();
     const absl::StatusOr<ExtentBytes> read =
         tier_.ReadExtent(step.stored.key, number, MakeHeapBuffer);
     if (!read.ok()) return read.status();

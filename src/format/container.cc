@@ -253,7 +253,8 @@ absl::Status ContainerReading::CheckExtents(const Park& park, const SegmentHead&
   for (std::size_t i = 0; i < placed.size(); ++i) {
     const ExtentInfo& info = park.extents[i].info;
     const Stage& stage = park.record.summary.stages.stages[info.stage];
-    if (SlicesOf(identity_.layout, stage, info).empty()) {
+    // A draft's planes are no part of the identity.
+    if (!IsDraft(stage) && SlicesOf(identity_.layout, stage, info).empty()) {
       return Damaged("an extent does not fit the layout");
     }
     const std::uint64_t reach =

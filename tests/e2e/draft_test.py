@@ -1,10 +1,12 @@
 """Speculative decoding: the draft's rows are a stage of their own, given back but not needed."""
 
+import json
 import os
 import struct
+import subprocess
 import unittest
 
-from parkade_process import ServerTest, model, tokens_of
+from parkade_process import DEADLINE_S, PROGRAM, ServerTest, model, tokens_of
 
 PROMPT_TOKENS = 600
 
@@ -107,6 +109,25 @@ class DraftTest(ServerTest):
         self.assertEqual(answer.cache_n, self.held)
         self.assert_same_answer(answer, reference)
         self.assertIn("restore goes on without the draft's rows", server.log())
+
+    def test_moves_with_an_export(self):
+        longer, reference = self.reference()
+        self.park(*self.DRAFT)
+        tool = os.path.join(os.path.dirname(PROGRAM), "parkade")
+        moved = os.path.join(self.folder, "moved")
+        listed = subprocess.run([tool, "ls", "--disk", self.disk, "--json"], check=True,
+                                capture_output=True, text=True, timeout=DEADLINE_S).stdout
+        (chat,) = json.loads(listed)["conversations"]
+        for arguments in (("export", chat["id"], moved + ".chat", "--disk", self.disk),
+                          ("import", moved + ".chat", "--disk", moved)):
+            subprocess.run([tool, *arguments], check=True, timeout=DEADLINE_S)
+        self.disk = moved
+        server = self.start(model("dense"), *self.DRAFT)
+        answer = server.ask(longer)
+        self.assertEqual(answer.cache_n, self.held)
+        self.assertEqual(server.last_lookup()["stage_tiers"], ["disk", "disk"])
+        self.assert_same_answer(answer, reference)
+        self.assertGreater(self.accepted(answer), 0.9)
 
     def test_a_fork_and_a_session_have_it_too(self):
         longer, reference = self.reference()
