@@ -15,6 +15,34 @@ std::size_t Width(std::string_view text) {
   }));
 }
 
+// What a terminal would obey: control characters, also those of two bytes, and marks that change
+// the direction of what follows. Their bytes become '?'.
+bool IsControl(std::string_view text, std::size_t at, std::size_t* bytes) {
+  auto byte = [&](std::size_t i) {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
+  };
+  *bytes = 1;
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return true;
+  *bytes = 2;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return true;
+  *bytes = 3;
+  if (byte(0) != 0xe2) return false;
+  const unsigned last = byte(2);
+  return (byte(1) == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae))) ||
+         (byte(1) == 0x81 && last >= 0xa6 && last <= 0xa9);
+}
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t bytes = 1;
+    const bool control = IsControl(text, at, &bytes);
+    out += control ? '?' : text[at];
+    at += control ? bytes : 1;
+  }
+  return out;
+}
+
 std::string Printf(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof(text), format, value);
@@ -33,11 +61,7 @@ Table::Table(std::vector<std::string> headings) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   cells.resize(right_aligned_.size());
-  for (std::string& cell : cells) {
-    for (char& c : cell) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-    }
-  }
+  for (std::string& cell : cells) cell = Printable(cell);
   rows_.push_back(std::move(cells));
 }
 

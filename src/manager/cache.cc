@@ -110,6 +110,7 @@ CacheImpl::~CacheImpl() {
 absl::Status CacheImpl::Start() {
   const absl::Status warm = Rewarm();
   if (!warm.ok()) return warm;
+  SettleNames();
   TrimIndex();
   AdjustRamBudget();
   for (int i = 0; i < options_.reader_threads; ++i) {

@@ -255,6 +255,7 @@ class CacheImpl : public ConversationCache {
   absl::Status WaitStored(const ConversationId& id, std::uint32_t tokens, absl::Time deadline);
   absl::Status StoreAttributes(const ConversationId& id);
   void DropOlderSessions(const ConversationId& id, const std::string& name);
+  void SettleNames();
   absl::Status ReleaseName(const ConversationId& id);
 
   // ---- accounting.cc ----

@@ -5,6 +5,7 @@
 // nothing is written twice.
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -120,8 +121,11 @@ absl::StatusOr<SavedSession> CacheImpl::SaveSession(const ConversationId& conver
                                                     std::int64_t deadline_ms) {
   if (tiers_.empty()) return absl::UnavailableError("there is no tier");
   const absl::Time deadline = absl::Now() + absl::Milliseconds(deadline_ms);
-  const std::uint64_t budget = tiers_[PinningTier()]->usage().budget_bytes;
-  absl::StatusOr<SessionFork> fork = ForkForSession(conversation, tokens, name, budget);
+  const TierUsage usage = tiers_[PinningTier()]->usage();
+  if (usage.state != "up") {
+    return absl::ResourceExhaustedError("nothing can be stored now: the tier is " + usage.state);
+  }
+  absl::StatusOr<SessionFork> fork = ForkForSession(conversation, tokens, name, usage.budget_bytes);
   if (!fork.ok()) return fork.status();
   const ConversationId id = fork->spot.id;
   CapturePiece nothing;
@@ -217,6 +221,22 @@ void CacheImpl::DropOlderSessions(const ConversationId& id, const std::string& n
     const absl::Status gone = ReleaseName(other);
     if (!gone.ok()) sink_->Log(LogLevel::kWarning, "a session's name: " + std::string(Text(gone)));
   }
+}
+
+// A crash between a save and the end of what had the name leaves both.
+void CacheImpl::SettleNames() {
+  std::map<std::string, ConversationId> doubled;
+  {
+    absl::MutexLock lock(&mu_);
+    std::set<std::string> seen;
+    for (const auto& [id, handle] : catalogue_.by_id()) {
+      const Conversation* conversation = catalogue_.Get(handle);
+      const std::string& name = conversation->attributes.name;
+      if (conversation->forgotten || name.empty() || seen.insert(name).second) continue;
+      doubled[name] = catalogue_.Get(FindName(name))->id;
+    }
+  }
+  for (const auto& [name, newest] : doubled) DropOlderSessions(newest, name);
 }
 
 // Takes a name away: from a session the session itself, which is nothing else; from a conversation

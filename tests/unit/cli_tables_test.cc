@@ -19,6 +19,14 @@ TEST(CliTable, DoesNotDriveTheTerminal) {
   Table table({"A"});
   table.AddRow({"\x1b[2J\n\x7f"});
   EXPECT_EQ(table.Text(), "A\n?[2J??\n");
+  // Controls of two bytes, and marks that turn what follows around.
+  Table names({"A"});
+  names.AddRow(
+      {"a\xc2\x9b"
+       "b\xe2\x80\xae"
+       "c\xe2\x81\xa6"
+       "d\xe2\x82\xac"});
+  EXPECT_EQ(names.Text(), "A\na?b?c?d\xe2\x82\xac\n");
 }
 
 TEST(CliTable, Bytes) {

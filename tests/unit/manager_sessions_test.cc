@@ -150,6 +150,30 @@ TEST(ManagerSessions, AnotherSaveTakesTheName) {
   ExpectRestores(rig, "name", text);
 }
 
+// A crash after a save and before what had the name has lost it.
+TEST(ManagerSessions, ANameIsOneConversationsAfterARestart) {
+  Rig rig(Durable());
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 200));
+  ASSERT_EQ(Save(rig, *engine, "first").status(), absl::OkStatus());
+  auto other = rig.MakeEngine();
+  other->Append(Tokens(2, 150));
+  ASSERT_EQ(Save(rig, *other, "name").status(), absl::OkStatus());
+  const ConversationId older = Named(rig, "first").at(0).id;
+  rig.Close();
+  ConversationAttributes attributes;
+  attributes.conversation = older;
+  attributes.pinned = true;
+  attributes.name = "name";
+  attributes.name_tokens = 200;
+  ASSERT_TRUE(rig.durable_medium().WriteAttributes({&attributes, 1}, true).ok());
+  rig.Open();
+  ASSERT_EQ(Named(rig, "name").size(), 1u);
+  // The newer one has it, or either if both are of the same millisecond.
+  const bool first = Named(rig, "name")[0].tokens == 200;
+  ExpectRestores(rig, "name", first ? Tokens(1, 200) : Tokens(2, 150));
+}
+
 TEST(ManagerSessions, ANameGivenByPinIsOneToo) {
   Rig rig(Durable());
   auto engine = rig.MakeEngine();

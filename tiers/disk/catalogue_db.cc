@@ -120,6 +120,8 @@ absl::Status CatalogueDb::Scan(
 
 absl::Status CatalogueDb::Write(const RowBatch& batch, bool sync) {
   if (read_only()) return absl::UnavailableError("catalogue: open for reading only");
+  // A log that could not be written ends the process when it is written again (an assertion).
+  if (absl::Status failed = health(); !failed.ok()) return failed;
   const absl::Status status = Guarded([&] {
     rocksdb::WriteBatch writes;
     rocksdb::Status s;
@@ -145,6 +147,7 @@ absl::Status CatalogueDb::Write(const RowBatch& batch, bool sync) {
 
 absl::Status CatalogueDb::SyncLog() {
   if (read_only()) return absl::OkStatus();
+  if (absl::Status failed = health(); !failed.ok()) return failed;
   return Guarded([&] { return ToStatus(state_->db->FlushWAL(true)); });
 }
 

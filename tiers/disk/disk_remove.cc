@@ -4,6 +4,11 @@
 #include "tiers/disk/tier_impl.h"
 
 namespace parkade::disk {
+namespace {
+
+constexpr std::size_t kKeptTombstones = 16;
+
+}  // namespace
 
 absl::StatusOr<DiskTier::Removal> DiskTier::GatherRemoval(const CatalogueDb& db,
                                                           absl::Span<const ParkKey> keys) {
@@ -82,14 +87,63 @@ absl::Status DiskTier::Remove(absl::Span<const ParkKey> keys) {
 // The tombstone keeps rebuilding from taking the segments back, should the catalogue and the
 // unlinking both be lost.
 absl::Status DiskTier::WriteTombstone(const ConversationId& conversation,
-                                      absl::Span<const std::uint64_t> segments, RowBatch* batch) {
+                                      absl::Span<const std::uint64_t> segments, RowBatch* batch,
+                                      std::uint64_t* number) {
+  *number = writer_.TakeNumber();
   const RowsSegment tombstone = BuildRowsSegment(
-      writer_.TakeNumber(),
-      {{Family::kTombstone, ConversationKey(conversation), EncodeTombstone(segments)}});
+      *number, {{Family::kTombstone, ConversationKey(conversation), EncodeTombstone(segments)}});
   absl::StatusOr<std::uint64_t> block_bytes = writer_.Write(tombstone);
   if (!block_bytes.ok()) return block_bytes.status();
   ledger_.AddSegment(*block_bytes);
   batch->puts = tombstone.rows;
+  return absl::OkStatus();
+}
+
+// The tombstone of an earlier Forget of the same conversation, and what it names: the new one takes
+// its place.
+std::vector<std::uint64_t> DiskTier::EarlierTombstone(const CatalogueDb& db,
+                                                      const ConversationId& conversation,
+                                                      Removal* removal) {
+  const absl::StatusOr<std::string> value =
+      db.Get(Family::kTombstone, ConversationKey(conversation));
+  if (!value.ok() || removal->segments.empty()) return {};
+  const absl::StatusOr<RefRow> row = UnwrapRef(*value);
+  if (!row.ok()) return {};
+  const auto named = DecodeTombstone(row->inner);
+  if (named.ok()) {
+    removal->segments.insert(removal->segments.end(), named->begin(), named->end());
+  }
+  return {row->ref.segment};
+}
+
+// What a tombstone names is gone, and synced, so it is spent. The last few stay all the same, for
+// media that sync less than they say; the others would fill the folder until the next open.
+absl::Status DiskTier::DropSpentTombstones(CatalogueDb& db, const ConversationId& conversation,
+                                           std::uint64_t tombstone) {
+  std::vector<std::pair<ConversationId, std::uint64_t>> old;
+  {
+    absl::MutexLock lock(&mutex_);
+    spent_tombstones_.emplace_back(conversation, tombstone);
+    while (spent_tombstones_.size() > kKeptTombstones) {
+      old.push_back(spent_tombstones_.front());
+      spent_tombstones_.pop_front();
+    }
+  }
+  for (const auto& [id, segment] : old) {
+    const std::string key = ConversationKey(id);
+    const absl::StatusOr<std::string> value = db.Get(Family::kTombstone, key);
+    if (!value.ok()) continue;
+    const absl::StatusOr<RefRow> row = UnwrapRef(*value);
+    // A later Forget of the same conversation has replaced it.
+    if (!row.ok() || row->ref.segment != segment) continue;
+    RowBatch spent;
+    spent.deletes.emplace_back(Family::kTombstone, key);
+    if (absl::Status s = db.Write(spent, true); !s.ok()) {
+      Fail(s);
+      return s;
+    }
+    Unlink({&segment, 1});
+  }
   return absl::OkStatus();
 }
 
@@ -104,9 +158,12 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
     removal->emptied.push_back(conversation);
   }
   AddEmptiedConversations(&*removal);
-  if (!removal->segments.empty()) {
-    // swallow: on a full disk the rows and files still go, and that is what makes room.
-    (void)WriteTombstone(conversation, removal->segments, &removal->batch);
+  std::vector<std::uint64_t> replaced = EarlierTombstone(**db, conversation, &*removal);
+  std::uint64_t tombstone = 0;
+  // swallow: on a full disk the rows and files still go, and that is what makes room.
+  if (removal->segments.empty() ||
+      !WriteTombstone(conversation, removal->segments, &removal->batch, &tombstone).ok()) {
+    replaced.clear();
   }
   writer_.Reach("forget.tombstone");
   if (absl::Status s = (*db)->Write(removal->batch, true); !s.ok()) {
@@ -122,6 +179,10 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
     if (absl::Status s = directory_->SyncSegmentFolder(segment); !s.ok()) return s;
   }
   writer_.Reach("forget.unlinked");
+  Unlink(replaced);
+  if (tombstone != 0) {
+    if (absl::Status s = DropSpentTombstones(**db, conversation, tombstone); !s.ok()) return s;
+  }
   std::vector<RowBatch::Range> ranges;
   const std::string begin = ConversationKey(conversation);
   for (const Family family :

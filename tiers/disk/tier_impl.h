@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -101,7 +103,12 @@ class DiskTier : public Tier {
   void AddEmptiedConversations(Removal* removal);
   void Unlink(absl::Span<const std::uint64_t> segments);
   absl::Status WriteTombstone(const ConversationId& conversation,
-                              absl::Span<const std::uint64_t> segments, RowBatch* batch);
+                              absl::Span<const std::uint64_t> segments, RowBatch* batch,
+                              std::uint64_t* number);
+  std::vector<std::uint64_t> EarlierTombstone(const CatalogueDb& db,
+                                              const ConversationId& conversation, Removal* removal);
+  absl::Status DropSpentTombstones(CatalogueDb& db, const ConversationId& conversation,
+                                   std::uint64_t tombstone);
 
   // disk_attributes.cc
   absl::Status WriteNames(CatalogueDb* db, std::vector<ConversationAttributes> changed,
@@ -131,6 +138,7 @@ class DiskTier : public Tier {
   absl::flat_hash_set<ParkKey, ParkKeyHash> storing_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<ConversationId, NameEntry, DigestHash> names_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Digest128, std::string, DigestHash> identities_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::pair<ConversationId, std::uint64_t>> spent_tombstones_ ABSL_GUARDED_BY(mutex_);
   // Names are written one call at a time, so that the last one wins in the files too.
   bool writing_names_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -118,6 +118,7 @@ class Session {
   // Parks what is new in the slot. `boundary`: with window rows and state. `always`: few tokens,
   // too. InvalidArgument: what the slot holds can't be kept; Unavailable: not yet.
   absl::StatusOr<ParkOutcome> Capture(const SlotView& slot, bool boundary, bool always = false);
+  ApiResponse RestoreSession(const SlotRequest& request, const std::function<bool()>& gone);
   SlotAction::Result RunAction(const std::shared_ptr<SlotAction>& job,
                                const std::function<bool()>& gone);
   void FailActions(const std::string& why);

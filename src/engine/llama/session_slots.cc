@@ -17,6 +17,8 @@ namespace {
 
 // A save that is not durable by then has failed.
 constexpr std::int64_t kSaveDeadlineMs = 60000;
+// How often a session may be replaced before its restore gives up.
+constexpr int kRestoreAttempts = 8;
 // How often a waiting request looks whether its client is still there.
 constexpr absl::Duration kLookEvery = absl::Milliseconds(50);
 
@@ -38,23 +40,37 @@ std::optional<ApiResponse> Session::OnSlotRequest(const std::string& slot,
       return ErrorResponse(503, "loading: the digest of the weights is not known yet");
     }
   }
-  if (parsed->action == SlotRequest::Action::kRestore) {
-    absl::StatusOr<SavedSession> session = options_.cache->FindSession(parsed->name);
-    if (!session.ok()) return ErrorResponse(session.status());
-    job->session = *std::move(session);
-  }
+  if (parsed->action == SlotRequest::Action::kRestore) return RestoreSession(*parsed, gone);
   const SlotAction::Result result = RunAction(job, gone);
   if (!result.status.ok()) return ErrorResponse(result.status);
   if (parsed->action == SlotRequest::Action::kErase) return ErasedResponse(*parsed, result.tokens);
-  if (parsed->action == SlotRequest::Action::kRestore) {
-    return RestoredResponse(*parsed, result.tokens, result.bytes,
-                            absl::ToDoubleSeconds(absl::Now() - begin));
-  }
   const absl::StatusOr<SavedSession> saved = options_.cache->SaveSession(
       result.conversation, result.tokens, parsed->name, kSaveDeadlineMs);
   if (!saved.ok()) return ErrorResponse(saved.status());
   return SavedResponse(*parsed, result.tokens, saved->bytes,
                        absl::ToDoubleSeconds(absl::Now() - begin), saved->durable);
+}
+
+// A session that is saved again, or removed, while its restore waits for the slot is looked up
+// again: what has the name then counts.
+ApiResponse Session::RestoreSession(const SlotRequest& request, const std::function<bool()>& gone) {
+  const absl::Time begin = absl::Now();
+  SlotAction::Result result;
+  for (int attempt = 0; attempt < kRestoreAttempts; ++attempt) {
+    absl::StatusOr<SavedSession> session = options_.cache->FindSession(request.name);
+    if (!session.ok()) return ErrorResponse(session.status());
+    const ConversationId found = session->conversation;
+    auto job = std::make_shared<SlotAction>();
+    job->request = request;
+    job->session = *std::move(session);
+    result = RunAction(job, gone);
+    if (result.status.ok()) {
+      return RestoredResponse(request, result.tokens, result.bytes,
+                              absl::ToDoubleSeconds(absl::Now() - begin));
+    }
+    if (!absl::IsDataLoss(result.status) || options_.cache->Get(found).has_value()) break;
+  }
+  return ErrorResponse(result.status);
 }
 
 // Hands the action to the serving thread and waits for what comes of it.
