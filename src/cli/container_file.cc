@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/cli/heap_buffer.h"
+#include "src/format/heap_buffer.h"
 #include "src/format/checksum.h"
 
 namespace parkade {

@@ -7,9 +7,9 @@ namespace parkade {
 
 // As memcpy, for a destination that nobody reads soon: it is written past the processor's caches
 // where the machine can do that, so that neither is it read first nor does it push out what others
-// still need. From 4 KiB up that takes about two thirds of memcpy's time (`parkade-bench run
-// copy`); smaller runs go through memcpy. Whoever synchronises with the caller sees the bytes. The
-// ranges must not overlap. Any thread.
+// still need; runs of less than 4 KiB go through memcpy. Whoever synchronises with the caller sees
+// the bytes. The ranges must not overlap. Any thread. An import of rows by it against memcpy of
+// the same bytes: `import_vs_memcpy` of `parkade-bench run copy`.
 void CopyToRest(char* to, const char* from, std::size_t bytes);
 
 }  // namespace parkade

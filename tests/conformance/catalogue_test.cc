@@ -133,7 +133,7 @@ TEST_P(TierConformance, UsageCountsBytes) {
   EXPECT_LE(full.written_bytes, empty.written_bytes + 2 * kPayload + kMiB);
   EXPECT_EQ(full.read_bytes, empty.read_bytes);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(tier().ReadExtent({Conversation(1), 1}, 0, AllocateHeapBuffer).ok());
+    ASSERT_TRUE(tier().ReadExtent({Conversation(1), 1}, 0, MakeHeapBuffer).ok());
   }
   EXPECT_EQ(tier().usage().read_bytes, full.read_bytes + 3 * kPayload);
   ASSERT_EQ(tier().Remove({ParkKey{Conversation(1), 0}}), absl::OkStatus());

@@ -102,7 +102,7 @@ TEST_P(DurableTier, MissingBytesAreSeenWithoutReadingThem) {
     const std::uint64_t read_before = tier().usage().read_bytes;
     EXPECT_EQ(tier().ReadExtents(key).status().code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(tier().usage().read_bytes, read_before);
-    EXPECT_FALSE(tier().ReadExtent(key, 0, AllocateHeapBuffer).ok());
+    EXPECT_FALSE(tier().ReadExtent(key, 0, MakeHeapBuffer).ok());
     ASSERT_EQ(tier().Remove({key}), absl::OkStatus());
     ExpectNotHeld(key);
     EXPECT_EQ(PutPlain(key, kPayload), absl::OkStatus());
@@ -122,7 +122,7 @@ TEST_P(DurableTier, FlippedBytesNeverPassForGood) {
   file.seekp(kPayload / 2);
   file.put(static_cast<char>(byte ^ 0x10));
   file.close();
-  auto bytes = tier().ReadExtent(park.key(), 0, AllocateHeapBuffer);
+  auto bytes = tier().ReadExtent(park.key(), 0, MakeHeapBuffer);
   if (bytes.ok()) {
     EXPECT_NE(Checksum({(*bytes)->data(), (*bytes)->size()}), park.record.extents[0].checksum);
   } else {

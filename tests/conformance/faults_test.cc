@@ -20,7 +20,7 @@ class TierFaults : public TierConformance {
   }
   FaultyTier& faulty() { return static_cast<FaultyTier&>(tier()); }
   absl::StatusOr<ExtentBytes> Read() {
-    return tier().ReadExtent(park_.key(), 0, AllocateHeapBuffer);
+    return tier().ReadExtent(park_.key(), 0, MakeHeapBuffer);
   }
 
   const SamplePark park_ = MakePlainPark({Conversation(1), 0}, kPayload);
@@ -53,7 +53,7 @@ TEST_P(TierFaults, HitsOnlyTheKeyAndExtentItNames) {
   fault.status = absl::NotFoundError("gone");
   faulty().AddFault(fault);
   for (std::uint32_t i = 0; i < mixed.payload.size(); ++i) {
-    EXPECT_EQ(tier().ReadExtent(mixed.key(), i, AllocateHeapBuffer).ok(), i != 2) << i;
+    EXPECT_EQ(tier().ReadExtent(mixed.key(), i, MakeHeapBuffer).ok(), i != 2) << i;
   }
   EXPECT_TRUE(Read().ok());
   faulty().ClearFaults();
@@ -121,7 +121,7 @@ TEST_P(TierFaults, StoreOfFlippedBytesLeavesTheCallersAlone) {
   faulty().AddFault(fault);
   ASSERT_EQ(tier().Store(next.record, next.payload), absl::OkStatus());
   EXPECT_EQ(Checksum({next.payload[0]->data(), kPayload}), next.record.extents[0].checksum);
-  auto bytes = tier().ReadExtent(next.key(), 0, AllocateHeapBuffer);
+  auto bytes = tier().ReadExtent(next.key(), 0, MakeHeapBuffer);
   // A tier may notice by itself.
   EXPECT_FALSE(bytes.ok() && ViewOf(*bytes) == ViewOf(next.payload[0]));
 }

@@ -97,7 +97,7 @@ TEST_P(TierConformance, BytesThatCompressComeBack) {
   park.payload[0] = CopyToHeap(std::string(kMiB, 'a'));
   park.record.extents[0].checksum = {};  // the tier does not look at it
   ASSERT_EQ(Put(park, PlainLayout(kMiB)), absl::OkStatus());
-  auto bytes = tier().ReadExtent(park.key(), 0, AllocateHeapBuffer);
+  auto bytes = tier().ReadExtent(park.key(), 0, MakeHeapBuffer);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   EXPECT_TRUE(ViewOf(*bytes) == std::string(kMiB, 'a'));
 }
@@ -117,7 +117,7 @@ TEST_P(TierConformance, AbsentParksAreNotFound) {
   ExpectNotHeld({Conversation(1), 0});
   ExpectNotHeld({Conversation(1), 2});
   ExpectNotHeld({Conversation(0), 1});
-  EXPECT_FALSE(tier().ReadExtent({Conversation(1), 1}, 1, AllocateHeapBuffer).ok());
+  EXPECT_FALSE(tier().ReadExtent({Conversation(1), 1}, 1, MakeHeapBuffer).ok());
 }
 
 TEST_P(TierConformance, SecondStoreOfAKeyIsRefusedAndChangesNothing) {
@@ -161,7 +161,7 @@ TEST_P(TierConformance, BuffersAreAskedForInTheRightSizeAndFilled) {
   for (std::uint32_t i = 0; i < park.payload.size(); ++i) {
     std::vector<std::shared_ptr<ExtentBuffer>> given;
     auto bytes = tier().ReadExtent(park.key(), i, [&](std::size_t size) {
-      given.push_back(AllocateHeapBuffer(size));
+      given.push_back(MakeHeapBuffer(size));
       return given.back();
     });
     ASSERT_TRUE(bytes.ok()) << bytes.status();
@@ -177,7 +177,7 @@ TEST_P(TierConformance, BytesOutliveRemovalForTheirReader) {
   Open();
   const SamplePark park = MakePlainPark({Conversation(1), 0}, 100000);
   ASSERT_EQ(Put(park, PlainLayout(100000)), absl::OkStatus());
-  auto bytes = tier().ReadExtent(park.key(), 0, AllocateHeapBuffer);
+  auto bytes = tier().ReadExtent(park.key(), 0, MakeHeapBuffer);
   ASSERT_TRUE(bytes.ok());
   ASSERT_EQ(tier().Remove({park.key()}), absl::OkStatus());
   EXPECT_EQ(CheckSampleBytes(park.key(), 0, {(*bytes)->data(), (*bytes)->size()}),

@@ -72,7 +72,7 @@ class Racer {
     const auto extents = tier_.ReadExtents(key);
     Check("extents: " + extents.status().ToString(), IsMissOrOk(extents.status()));
     if (extents.ok()) Check("extent list", extents->size() == 1);
-    const auto bytes = tier_.ReadExtent(key, 0, AllocateHeapBuffer);
+    const auto bytes = tier_.ReadExtent(key, 0, MakeHeapBuffer);
     Check("bytes: " + bytes.status().ToString(), IsMissOrOk(bytes.status()));
     if (!bytes.ok()) return;
     const absl::Span<const char> view{(*bytes)->data(), (*bytes)->size()};
@@ -132,7 +132,7 @@ TEST_P(TierConformance, EightThreadsSeeExactBytesOrNothing) {
     for (const ParkSummary& summary : Summaries()) {
       const auto extents = tier().ReadExtents(summary.key);
       ASSERT_TRUE(extents.ok()) << extents.status();
-      const auto bytes = tier().ReadExtent(summary.key, 0, AllocateHeapBuffer);
+      const auto bytes = tier().ReadExtent(summary.key, 0, MakeHeapBuffer);
       ASSERT_TRUE(bytes.ok()) << bytes.status();
       EXPECT_EQ(Checksum({(*bytes)->data(), (*bytes)->size()}), extents->at(0).checksum);
     }

@@ -136,7 +136,7 @@ void TierConformance::ExpectHeld(const SamplePark& park) {
   ASSERT_TRUE(extents.ok()) << extents.status();
   ASSERT_EQ(*extents, park.record.extents);
   for (std::uint32_t i = 0; i < extents->size(); ++i) {
-    auto bytes = tier().ReadExtent(park.key(), i, AllocateHeapBuffer);
+    auto bytes = tier().ReadExtent(park.key(), i, MakeHeapBuffer);
     ASSERT_TRUE(bytes.ok()) << "extent " << i << ": " << bytes.status();
     EXPECT_EQ(Checksum({(*bytes)->data(), (*bytes)->size()}), (*extents)[i].checksum);
     EXPECT_TRUE(ViewOf(*bytes) == ViewOf(park.payload[i])) << "extent " << i;
@@ -153,7 +153,7 @@ void TierConformance::ExpectHeld(const SamplePark& park) {
 void TierConformance::ExpectNotHeld(const ParkKey& key) {
   EXPECT_EQ(tier().ReadTokens(key).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(tier().ReadExtents(key).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(tier().ReadExtent(key, 0, AllocateHeapBuffer).status().code(),
+  EXPECT_EQ(tier().ReadExtent(key, 0, MakeHeapBuffer).status().code(),
             absl::StatusCode::kNotFound);
   for (const ParkSummary& summary : Summaries()) EXPECT_NE(summary.key, key);
 }

@@ -187,7 +187,7 @@ absl::Status CheckCrashPark(Tier& tier, const ParkSummary& summary) {
   if (!extents.ok()) return extents.status();
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < extents->size(); ++i) {
-    auto read = tier.ReadExtent(summary.key, i, AllocateHeapBuffer);
+    auto read = tier.ReadExtent(summary.key, i, MakeHeapBuffer);
     if (!read.ok()) return read.status();
     const absl::Span<const char> view((*read)->data(), (*read)->size());
     if (Checksum(view) != (*extents)[i].checksum) return absl::DataLossError("checksum");

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -304,6 +305,35 @@ class ServerTest(unittest.TestCase):
         if prompt_tokens is not None:
             self.assertEqual(lookup["prompt_tokens"], prompt_tokens, lookup)
         return lookup
+
+    # ---- what lies in the test's directory ----
+
+    def extents(self, stage):
+        """(path, offset, bytes, ordinal) of a stage's stored extents, in the order of the files."""
+        header = 64  # of a segment and of an extent; FORMAT.md, section 7
+        found = []
+        for base, _, names in os.walk(os.path.join(self.disk, "segments")):
+            for name in names:
+                path = os.path.join(base, name)
+                with open(path, "rb") as file:
+                    data = file.read()
+                at = header + struct.unpack_from("<Q", data, 32)[0]
+                while at + header <= len(data) and data[at:at + 4] == b"PKEX":
+                    ordinal, stored = struct.unpack_from("<II", data, at + 24)
+                    of_stage, = struct.unpack_from("<H", data, at + 38)
+                    if of_stage == stage:
+                        found.append((path, at + header, stored, ordinal))
+                    at = (at + header + stored + 63) // 64 * 64
+        return sorted(found)
+
+    @staticmethod
+    def damage(extent):
+        path, offset, stored, _ = extent
+        with open(path, "r+b") as file:
+            file.seek(offset + stored // 2)
+            byte = file.read(1)[0]
+            file.seek(offset + stored // 2)
+            file.write(bytes([byte ^ 1]))
 
     def assert_same_answer(self, answer, reference):
         self.assertEqual(answer.tokens, reference.tokens)

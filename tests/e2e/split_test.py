@@ -2,7 +2,6 @@
 
 import http.client
 import os
-import struct
 import unittest
 
 from parkade_process import GEMMA, model, tokens_of, wait_until
@@ -156,27 +155,9 @@ class StagesTest(SplitTest):
 class StageFaultTest(SplitTest):
     """What happens to one stage happens to the conversation: a shorter hit or a miss."""
 
-    FRAME = 64  # an extent's header; FORMAT.md, section 7
     # What is read again is read in other batches than the reference's, so sums round differently
     # and after many tokens two of these random models' words may change places.
     ANSWER_TOKENS = 24
-
-    def extents(self, stage):
-        """(path, offset, bytes, first row group) of a stage's stored extents, in file order."""
-        found = []
-        for base, _, names in os.walk(os.path.join(self.disk, "segments")):
-            for name in names:
-                path = os.path.join(base, name)
-                with open(path, "rb") as file:
-                    data = file.read()
-                at = 64 + struct.unpack_from("<Q", data, 32)[0]
-                while at + self.FRAME <= len(data) and data[at:at + 4] == b"PKEX":
-                    ordinal, stored = struct.unpack_from("<II", data, at + 24)
-                    of_stage, = struct.unpack_from("<H", data, at + 38)
-                    if of_stage == stage:
-                        found.append((path, at + self.FRAME, stored, ordinal))
-                    at = (at + self.FRAME + stored + 63) // 64 * 64
-        return sorted(found)
 
     def fill(self, chats=1):
         """Parks a chat over two stages; returns its next prompt and what is right for it."""
@@ -192,14 +173,6 @@ class StageFaultTest(SplitTest):
         server.wait_durable(PROMPT_TOKENS + 63)
         server.kill()
         return split, longer, reference
-
-    def damage(self, extent):
-        path, offset, stored, _ = extent
-        with open(path, "r+b") as file:
-            file.seek(offset + stored // 2)
-            byte = file.read(1)[0]
-            file.seek(offset + stored // 2)
-            file.write(bytes([byte ^ 1]))
 
     def check_next_requests(self, server, longer, reference):
         """Engine, slots and other conversations are as they were: nothing of the failure stays."""

@@ -29,7 +29,7 @@ ExtentBytes Spoil(const Fault& fault, const ExtentBytes& bytes) {
   const std::string_view view = ViewOf(bytes);
   if (view.empty()) return bytes;
   if (fault.kind == Fault::Kind::kShorten) return CopyToHeap(view.substr(0, view.size() - 1));
-  auto copy = AllocateHeapBuffer(view.size());
+  auto copy = MakeHeapBuffer(view.size());
   std::copy(view.begin(), view.end(), copy->data());
   copy->data()[fault.at % view.size()] ^= 1;
   return copy;

@@ -39,7 +39,7 @@ Head HeadOf(const ParkKey& key, std::uint32_t extent, std::uint64_t variant) {
 void AddExtents(const SampleParkSpec& spec, RowGroup group, TokenRange range, SamplePark* park) {
   for (ExtentInfo info : CutIntoExtents(spec.layout, spec.stages, group, range)) {
     const auto number = static_cast<std::uint32_t>(park->payload.size());
-    auto bytes = AllocateHeapBuffer(info.raw_bytes);
+    auto bytes = MakeHeapBuffer(info.raw_bytes);
     FillSample(HeadOf(spec.key, number, spec.variant), bytes->data(), bytes->size());
     info.checksum = Checksum({bytes->data(), bytes->size()});
     park->record.summary.payload_bytes += info.raw_bytes;

@@ -39,7 +39,7 @@ class ImportTest : public TransferTest {
       hashes.insert(hashes.end(), found[i].page_hashes.begin(), found[i].page_hashes.end());
       EXPECT_EQ(*target_->ReadExtents(found[i].key), parks[i].record.extents);
       for (std::uint32_t extent = 0; extent < parks[i].payload.size(); ++extent) {
-        const auto bytes = target_->ReadExtent(found[i].key, extent, AllocateHeapBuffer);
+        const auto bytes = target_->ReadExtent(found[i].key, extent, MakeHeapBuffer);
         ASSERT_TRUE(bytes.ok()) << bytes.status();
         EXPECT_TRUE(ViewOf(*bytes) == ViewOf(parks[i].payload[extent]));
       }

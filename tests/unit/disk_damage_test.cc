@@ -90,9 +90,9 @@ TEST_F(DiskDamageTest, WhileOpenAMissingSegmentIsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(tier().ReadExtents({DiskConversation(1), 1}).status()));
   EXPECT_TRUE(absl::IsDataLoss(tier().ReadExtents({DiskConversation(1), 2}).status()));
   EXPECT_TRUE(absl::IsDataLoss(
-      tier().ReadExtent({DiskConversation(1), 1}, 0, AllocateHeapBuffer).status()));
+      tier().ReadExtent({DiskConversation(1), 1}, 0, MakeHeapBuffer).status()));
   EXPECT_TRUE(absl::IsDataLoss(
-      tier().ReadExtent({DiskConversation(1), 2}, 0, AllocateHeapBuffer).status()));
+      tier().ReadExtent({DiskConversation(1), 2}, 0, MakeHeapBuffer).status()));
   EXPECT_EQ(tier().usage().state, "up");
 }
 

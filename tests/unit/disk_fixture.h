@@ -111,7 +111,7 @@ class DiskTierTest : public ::testing::Test {
     if (!extents.ok()) return extents.status();
     std::uint64_t bytes = 0;
     for (std::uint32_t i = 0; i < extents->size(); ++i) {
-      auto read = tier().ReadExtent(summary.key, i, AllocateHeapBuffer);
+      auto read = tier().ReadExtent(summary.key, i, MakeHeapBuffer);
       if (!read.ok()) return read.status();
       bytes += (*read)->size();
       const absl::Span<const char> view((*read)->data(), (*read)->size());

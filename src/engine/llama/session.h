@@ -141,6 +141,8 @@ class Session {
   void PrepareDraft();
   // The draft, once the digest of its weights is known; null: none.
   std::shared_ptr<const DraftModel> Draft();
+  // Asks for the draft's rows, too.
+  void AddDraft(LookupRequest* request);
   std::unique_ptr<EngineSequence> SequenceOf(int slot);
   void StartIdentity();
   void ComputeIdentity(const common_params& params);

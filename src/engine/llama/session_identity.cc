@@ -230,6 +230,13 @@ std::shared_ptr<const DraftModel> Session::Draft() {
   return draft_;
 }
 
+void Session::AddDraft(LookupRequest* request) {
+  const std::shared_ptr<const DraftModel> draft = Draft();
+  if (draft == nullptr) return;
+  request->draft = draft->stage();
+  request->draft_layout = draft->layout();
+}
+
 std::unique_ptr<EngineSequence> Session::SequenceOf(int slot) {
   std::shared_ptr<const DraftModel> draft = Draft();
   if (draft == nullptr) return std::make_unique<LlamaSequence>(view_, slot);

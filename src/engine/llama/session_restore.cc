@@ -88,10 +88,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
     request.enabled = identity.has_value();
     if (identity.has_value()) request.identity = *identity;
   }
-  if (const std::shared_ptr<const DraftModel> draft = Draft(); draft != nullptr) {
-    request.draft = draft->stage();
-    request.draft_layout = draft->layout();
-  }
+  AddDraft(&request);
   track.task = task.id;
   track.launched = came;
   track.first_token_seen = false;
@@ -122,7 +119,7 @@ void Session::DropRestore(Track* track, const SlotView& slot) {
   track->sequence.reset();
   track->restore.reset();
   if (track->action == nullptr) return;
-  track->action->Finish({absl::CancelledError("the restore was interrupted"), 0, 0, {}});
+  track->action->Fail(absl::CancelledError("the restore was interrupted"));
   track->action = nullptr;
 }
 

@@ -100,9 +100,9 @@ void Session::FailActions(const std::string& why) {
     waiting.swap(actions_);
     waiting_actions_ = 0;
   }
-  for (const auto& job : waiting) job->Finish({absl::UnavailableError(why), 0, 0, {}});
+  for (const auto& job : waiting) job->Fail(absl::UnavailableError(why));
   for (auto& [id, track] : tracks_) {
-    if (track.action != nullptr) track.action->Finish({absl::UnavailableError(why), 0, 0, {}});
+    if (track.action != nullptr) track.action->Fail(absl::UnavailableError(why));
   }
 }
 
@@ -121,7 +121,7 @@ void Session::StepActions(std::vector<SlotView>& slots) {
     auto slot = std::find_if(slots.begin(), slots.end(),
                              [wanted](const SlotView& view) { return view.id == wanted; });
     if (slot == slots.end()) {
-      job->Finish({absl::InvalidArgumentError("Invalid slot ID"), 0, 0, {}});
+      job->Fail(absl::InvalidArgumentError("Invalid slot ID"));
       continue;
     }
     const bool busy = slot->processing || slot->taken_by != 0;
@@ -152,21 +152,18 @@ bool Session::StepAction(SlotView& slot, const std::shared_ptr<SlotAction>& job)
 bool Session::CaptureForSave(const SlotView& slot, const std::shared_ptr<SlotAction>& job) {
   const auto tokens = static_cast<std::uint32_t>(slot.prompt->n_tokens());
   if (tokens == 0) {
-    job->Finish({absl::InvalidArgumentError("the slot is empty: nothing to save"), 0, 0, {}});
+    job->Fail(absl::InvalidArgumentError("the slot is empty: nothing to save"));
     return true;
   }
   const absl::StatusOr<ParkOutcome> parked = Capture(slot, true, true);
   if (!parked.ok()) {
-    job->Finish({parked.status(), 0, 0, {}});
+    job->Fail(parked.status());
     return true;
   }
   if (!parked->complete) return false;
   if (parked->captured_tokens != tokens || parked->conversation.IsZero()) {
-    job->Finish({absl::InvalidArgumentError(
-                     "memory does not hold all of the slot's tokens: it can't be saved"),
-                 0,
-                 0,
-                 {}});
+    job->Fail(absl::InvalidArgumentError(
+        "memory does not hold all of the slot's tokens: it can't be saved"));
     return true;
   }
   job->Finish({absl::OkStatus(), tokens, 0, parked->conversation});
@@ -177,7 +174,7 @@ bool Session::CaptureForSave(const SlotView& slot, const std::shared_ptr<SlotAct
 bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotAction>& job) {
   const SavedSession& session = job->session;
   auto refuse = [&](absl::StatusCode code, const std::string& why) {
-    job->Finish({absl::Status(code, why), 0, 0, {}});
+    job->Fail(absl::Status(code, why));
     return true;
   };
   const std::optional<Digest128> usual = IdentityFor(loaded_.params->lora_adapters);
@@ -206,10 +203,7 @@ bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotActi
   request.cacheable_tokens = session.token_count;
   request.tokens.push_back(0);  // what is going to be said next
   request.session = session.conversation;
-  if (const std::shared_ptr<const DraftModel> draft = Draft(); draft != nullptr) {
-    request.draft = draft->stage();
-    request.draft_layout = draft->layout();
-  }
+  AddDraft(&request);
   track.restore = options_.cache->Lookup(std::move(request));
   track.action = job;
   track.task = --last_action_task_;
@@ -237,11 +231,8 @@ void Session::EndSessionRestore(const SlotView& slot, Track* track) {
     return;
   }
   if (track->placed) EmptySlot(slot);
-  job->Finish({absl::DataLossError("the session's state is not whole any more" +
-                                   std::string(track->placed ? "; the slot is empty now" : "")),
-               0,
-               0,
-               {}});
+  job->Fail(absl::DataLossError("the session's state is not whole any more" +
+                                std::string(track->placed ? "; the slot is empty now" : "")));
 }
 
 }  // namespace parkade

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -30,6 +31,11 @@ struct SlotAction {
   bool done ABSL_GUARDED_BY(mu) = false;
   Result result ABSL_GUARDED_BY(mu);
 
+  void Fail(absl::Status status) {
+    Result outcome;
+    outcome.status = std::move(status);
+    Finish(std::move(outcome));
+  }
   void Finish(Result outcome) {
     absl::MutexLock lock(&mu);
     if (done) return;

@@ -1,4 +1,4 @@
-// An extent buffer with memory of its own: a command line tool needs no pool.
+// An extent buffer with memory of its own, for those who have no pool. Zeroed at first.
 #pragma once
 
 #include <cstddef>
