@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "src/format/heap_buffer.h"
 #include "src/format/checksum.h"
+#include "src/format/heap_buffer.h"
 
 namespace parkade {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "src/cli/container_file.h"
 #include "src/cli/conversation_path.h"
-#include "src/format/heap_buffer.h"
 #include "src/format/checksum.h"
+#include "src/format/heap_buffer.h"
 #include "src/format/row_cut.h"
 
 namespace parkade {

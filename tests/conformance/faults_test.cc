@@ -19,9 +19,7 @@ class TierFaults : public TierConformance {
     ASSERT_EQ(Put(park_, PlainLayout(kPayload)), absl::OkStatus());
   }
   FaultyTier& faulty() { return static_cast<FaultyTier&>(tier()); }
-  absl::StatusOr<ExtentBytes> Read() {
-    return tier().ReadExtent(park_.key(), 0, MakeHeapBuffer);
-  }
+  absl::StatusOr<ExtentBytes> Read() { return tier().ReadExtent(park_.key(), 0, MakeHeapBuffer); }
 
   const SamplePark park_ = MakePlainPark({Conversation(1), 0}, kPayload);
 };

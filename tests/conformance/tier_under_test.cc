@@ -153,8 +153,7 @@ void TierConformance::ExpectHeld(const SamplePark& park) {
 void TierConformance::ExpectNotHeld(const ParkKey& key) {
   EXPECT_EQ(tier().ReadTokens(key).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(tier().ReadExtents(key).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(tier().ReadExtent(key, 0, MakeHeapBuffer).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(tier().ReadExtent(key, 0, MakeHeapBuffer).status().code(), absl::StatusCode::kNotFound);
   for (const ParkSummary& summary : Summaries()) EXPECT_NE(summary.key, key);
 }
 

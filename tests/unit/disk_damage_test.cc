@@ -89,10 +89,10 @@ TEST_F(DiskDamageTest, WhileOpenAMissingSegmentIsDataLoss) {
   ASSERT_TRUE(fs::remove(SegmentOfPark(2)));
   EXPECT_TRUE(absl::IsDataLoss(tier().ReadExtents({DiskConversation(1), 1}).status()));
   EXPECT_TRUE(absl::IsDataLoss(tier().ReadExtents({DiskConversation(1), 2}).status()));
-  EXPECT_TRUE(absl::IsDataLoss(
-      tier().ReadExtent({DiskConversation(1), 1}, 0, MakeHeapBuffer).status()));
-  EXPECT_TRUE(absl::IsDataLoss(
-      tier().ReadExtent({DiskConversation(1), 2}, 0, MakeHeapBuffer).status()));
+  EXPECT_TRUE(
+      absl::IsDataLoss(tier().ReadExtent({DiskConversation(1), 1}, 0, MakeHeapBuffer).status()));
+  EXPECT_TRUE(
+      absl::IsDataLoss(tier().ReadExtent({DiskConversation(1), 2}, 0, MakeHeapBuffer).status()));
   EXPECT_EQ(tier().usage().state, "up");
 }
 
