@@ -17,3 +17,15 @@ parkade_system_library(lz4 lz4.h)
 parkade_system_library(zstd zstd.h)
 parkade_system_library(xxhash xxhash.h)
 parkade_system_library(prometheus-cpp-core prometheus/registry.h)
+
+# Debian and Ubuntu build libxxhash with the choice at run time; other libraries may lack it.
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES parkade_system::xxhash)
+check_cxx_source_compiles(
+  "#include <xxh_x86dispatch.h>
+  int main() { return static_cast<int>(XXH3_128bits_dispatch(\"\", 0).low64); }"
+  PARKADE_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(PARKADE_XXHASH_DISPATCH)
+  target_compile_definitions(parkade_system::xxhash INTERFACE PARKADE_XXHASH_DISPATCH)
+endif()

@@ -86,7 +86,8 @@ class Tier {
   virtual absl::Status Store(const ParkRecord& record, absl::Span<const ExtentBytes> payload) = 0;
 
   // Decoded raw bytes of one extent. The caller checks the checksum. A tier that holds the bytes in
-  // memory shares them; another one fills a buffer got from `allocate` (never null).
+  // memory shares them; another one fills a buffer got from `allocate` (never null), of which the
+  // bytes may be a part.
   virtual absl::StatusOr<ExtentBytes> ReadExtent(
       const ParkKey& key, std::uint32_t extent,
       const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) = 0;

@@ -1,11 +1,12 @@
 #include "src/format/checksum.h"
 
 #include <sys/random.h>
-#include <xxhash.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+
+#include "src/format/xxh3.h"
 
 namespace parkade {
 namespace {

@@ -1,8 +1,8 @@
 #include "src/format/running_checksum.h"
 
-#include <xxhash.h>
-
 #include <new>
+
+#include "src/format/xxh3.h"
 
 namespace parkade {
 

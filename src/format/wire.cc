@@ -1,9 +1,8 @@
 #include "src/format/wire.h"
 
-#include <xxhash.h>
-
 #include "absl/strings/str_cat.h"
 #include "src/format/catalogue.h"
+#include "src/format/xxh3.h"
 
 namespace parkade {
 namespace {

@@ -15,8 +15,11 @@ constexpr std::size_t kSmallestKept = 64u << 10;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLargePage = 2u << 20;
 static_assert(kExtentBytes % kLargePage == 0);
+// An extent, and what a tier may need around it: its medium's sectors. That part is on ordinary
+// pages.
+constexpr std::size_t kLargeBlockBytes = kExtentBytes + 4 * kPage;
 
-std::size_t CapacityFor(std::size_t bytes) {
+std::size_t OrdinaryCapacity(std::size_t bytes) {
   if (bytes > kSmallestKept / 2 && bytes <= kExtentBytes) return std::bit_ceil(bytes);
   return (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
 }
@@ -42,7 +45,9 @@ char* MapLargePages(std::size_t bytes) {
   return aligned;
 }
 
-bool IsKept(std::size_t capacity) { return capacity >= kSmallestKept && capacity <= kExtentBytes; }
+bool IsKept(std::size_t capacity) {
+  return capacity >= kSmallestKept && capacity <= kLargeBlockBytes;
+}
 
 }  // namespace
 
@@ -63,6 +68,8 @@ class BufferPool::Block : public ExtentBuffer {
 };
 
 std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes, Pages pages) {
+  // A small pool has no room to be wasteful.
+  if (limit_bytes < 2 * kLargeBlockBytes) pages = Pages::kOrdinary;
   return std::shared_ptr<BufferPool>(new BufferPool(limit_bytes, pages));
 }
 
@@ -71,6 +78,13 @@ BufferPool::~BufferPool() {
   for (const auto& [capacity, blocks] : spare_) {
     for (char* block : blocks) munmap(block, capacity);
   }
+}
+
+// Blocks of one size can always be used again; a second size would push them out of the limit, and
+// touching a new block anew costs more than reading into it.
+std::size_t BufferPool::CapacityFor(std::size_t bytes, bool charged) const {
+  if (charged && pages_ == Pages::kLarge && bytes <= kLargeBlockBytes) return kLargeBlockBytes;
+  return OrdinaryCapacity(bytes);
 }
 
 char* BufferPool::TakeSpare(std::size_t capacity) {
@@ -118,7 +132,7 @@ void BufferPool::Discharge(std::size_t capacity) {
 std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t capacity, char* block,
                                                bool charged) {
   if (block == nullptr) {
-    const bool large = charged && pages_ == Pages::kLarge && capacity == kExtentBytes;
+    const bool large = charged && pages_ == Pages::kLarge && capacity == kLargeBlockBytes;
     block = large ? MapLargePages(capacity) : MapMemory(capacity);
   }
   if (block == nullptr) {
@@ -129,7 +143,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t ca
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::TryAllocate(std::size_t bytes) {
-  const std::size_t capacity = CapacityFor(bytes);
+  const std::size_t capacity = CapacityFor(bytes, true);
   char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);
@@ -140,7 +154,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::TryAllocate(std::size_t bytes) {
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
-  const std::size_t capacity = CapacityFor(bytes);
+  const std::size_t capacity = CapacityFor(bytes, true);
   char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);
@@ -156,7 +170,7 @@ std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::AllocateUncharged(std::size_t bytes) {
-  const std::size_t capacity = CapacityFor(bytes);
+  const std::size_t capacity = CapacityFor(bytes, false);
   char* block = nullptr;
   {
     absl::MutexLock lock(&mu_);

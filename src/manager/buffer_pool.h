@@ -2,8 +2,8 @@
 //
 // A pool is an account with a limit, not a fixed arena: a buffer is charged to it from allocation
 // until its last owner drops it, or until Uncharge, when a tier takes it into its own account.
-// Blocks of extent size, rounded up to a power of two, are kept and used again, so that a restore
-// touches few pages; others go back to the system.
+// Blocks of up to an extent's size, rounded up to a power of two, are kept and used again, so that
+// a restore touches few pages; others go back to the system.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,11 @@ namespace parkade {
 
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // kLarge: blocks of kExtentBytes ask the system for large pages, which makes the first use of
-  // a block and copies cheaper. Such a block takes all its memory at once, so it is for buffers
-  // that come back soon; what is not charged stays with its owner and gets ordinary pages.
+  // kLarge: what is charged is a block for an extent, however little was asked for (more gets its
+  // own size), on large pages where the system gives them, which makes the first use of a block and
+  // copies cheaper. Such a block takes all its memory at once, so it is for buffers that come back
+  // soon; what is not charged stays with its owner and gets ordinary pages. A pool whose limit is
+  // below two such blocks is kOrdinary.
   enum class Pages { kOrdinary, kLarge };
   static std::shared_ptr<BufferPool> Create(std::uint64_t limit_bytes,
                                             Pages pages = Pages::kOrdinary);
@@ -35,7 +37,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::shared_ptr<ExtentBuffer> Allocate(std::size_t bytes);
   // A buffer of the same memory that is not charged (its owner accounts for it).
   std::shared_ptr<ExtentBuffer> AllocateUncharged(std::size_t bytes);
-  // Takes a buffer off this pool's account; its memory lives on. Does nothing for others.
+  // Takes a buffer off this pool's account; its memory lives on. Does nothing for others. Not for
+  // large pages: their owner would hold more than it counts.
   static void Uncharge(const ExtentBytes& buffer);
 
   std::uint64_t charged_bytes() const;
@@ -48,6 +51,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   // `block`: memory of that capacity, or null for new one.
   std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, std::size_t capacity, char* block,
                                      bool charged);
+  std::size_t CapacityFor(std::size_t bytes, bool charged) const;
   // Charges and returns a kept block of that capacity; null when there is none.
   char* Charge(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   char* TakeSpare(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

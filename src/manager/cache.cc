@@ -25,7 +25,6 @@ CacheOptions WithBuffers(CacheOptions options) {
   if (options.ram_budget_bytes == 0) {
     // With the tokens, the tier's own buffers and kLeastIndexBytes this is kFixedBytes.
     options.capture_buffer_bytes = std::min<std::uint64_t>(options.capture_buffer_bytes, 96 * kMib);
-    options.read_buffer_bytes = std::min<std::uint64_t>(options.read_buffer_bytes, 48 * kMib);
   }
   options.capture_buffer_bytes = Share(options, options.capture_buffer_bytes, 4, 24 * kMib);
   options.read_buffer_bytes = Share(options, options.read_buffer_bytes, 8, 12 * kMib);

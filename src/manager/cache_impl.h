@@ -117,12 +117,14 @@ class CacheImpl : public ConversationCache {
 
   // ---- reading.cc ----
   void ReaderLoop();
+  static bool WantsReader(const std::shared_ptr<RestoreOp>& op);
+  std::shared_ptr<RestoreOp> TakeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_);
+  void WakeReaders();
   void SubmitPlan(const std::shared_ptr<RestoreOp>& op);
   void SubmitReads(const std::shared_ptr<RestoreOp>& op);
   void ReadOne(const std::shared_ptr<RestoreOp>& op);
   std::shared_ptr<ExtentBuffer> ReadBuffer(std::size_t bytes, bool promoted);
   ExtentBytes CutForFork(RestoreOp* op, const PlannedExtent& extent, ExtentBytes bytes);
-  void ReadAhead(RestoreOp* op, std::uint32_t index);
   absl::StatusOr<ExtentBytes> FetchExtent(RestoreOp* op, std::uint32_t index);
   void FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status);
   void PreparePromotions(RestoreOp* op);

@@ -3,6 +3,11 @@
 // A reader takes the next extent of an operation and only then waits for a buffer. That can't
 // deadlock while all restores are stepped: the import takes extents in any order, so every buffer
 // that is filled comes back.
+//
+// One reader at a time reads for an operation, and more only while its import has nothing to do.
+// Bytes from the system's cache come from one reader as fast as they are imported: a second one
+// takes memory bandwidth and, on two cores, the import's core. A medium that has to be waited for
+// gets all readers.
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,6 +29,26 @@ void CacheImpl::SubmitReads(const std::shared_ptr<RestoreOp>& op) {
   to_read_.push_back(op);
 }
 
+bool CacheImpl::WantsReader(const std::shared_ptr<RestoreOp>& op) {
+  return op->readers == 0 || op->ahead == 0;
+}
+
+// Round robin, so that one long restore does not hold up a short one.
+std::shared_ptr<RestoreOp> CacheImpl::TakeRead() {
+  const auto found = std::find_if(to_read_.begin(), to_read_.end(), WantsReader);
+  if (found == to_read_.end()) return nullptr;
+  std::shared_ptr<RestoreOp> op = *found;
+  to_read_.erase(found);
+  to_read_.push_back(op);
+  ++op->readers;
+  return op;
+}
+
+void CacheImpl::WakeReaders() {
+  // Their condition is looked at again when this lock is let go.
+  absl::MutexLock lock(&reader_mu_);
+}
+
 void CacheImpl::ReaderLoop() {
   while (true) {
     std::shared_ptr<RestoreOp> plan;
@@ -32,19 +57,17 @@ void CacheImpl::ReaderLoop() {
     {
       absl::MutexLock lock(&reader_mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_) {
-        return readers_stop_ || !to_plan_.empty() || !to_read_.empty() || !to_warm_.empty();
+        return readers_stop_ || !to_plan_.empty() || !to_warm_.empty() ||
+               std::any_of(to_read_.begin(), to_read_.end(), WantsReader);
       };
       reader_mu_.Await(absl::Condition(&work));
       if (readers_stop_) return;
       if (!to_plan_.empty()) {
         plan = std::move(to_plan_.front());
         to_plan_.pop_front();
-      } else if (!to_read_.empty()) {
-        // Round robin, so that one long restore does not hold up a short one.
-        read = std::move(to_read_.front());
-        to_read_.pop_front();
-        to_read_.push_back(read);
-      } else {
+      } else if (read = TakeRead(); read == nullptr) {
+        // Nothing any more: an extent that came meanwhile gave the import something to do.
+        if (to_warm_.empty()) continue;
         warm = std::move(to_warm_.front());
         to_warm_.pop_front();
       }
@@ -54,6 +77,7 @@ void CacheImpl::ReaderLoop() {
       if (plan->cancelled) Unpin(plan.get());
     } else if (read != nullptr) {
       ReadOne(read);
+      --read->readers;
     } else {
       for (const auto& [tier, key] : warm) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
     }
@@ -73,7 +97,6 @@ void CacheImpl::ReadOne(const std::shared_ptr<RestoreOp>& op) {
     std::erase(to_read_, op);
     return;
   }
-  ReadAhead(op.get(), index);
   absl::StatusOr<ExtentBytes> bytes = FetchExtent(op.get(), index);
   if (!bytes.ok()) {
     if (!op->cancelled) FailRead(op.get(), index, bytes.status());
@@ -86,6 +109,7 @@ void CacheImpl::ReadOne(const std::shared_ptr<RestoreOp>& op) {
   if (op->cancelled || op->state != Restore::State::kReading) return;
   op->progress = absl::Now();
   op->ready.emplace_back(index, std::move(imported));
+  ++op->ahead;
 }
 
 // A tier relies on a buffer, so there always is one: past the pool's limit when an extent alone is
@@ -112,26 +136,8 @@ ExtentBytes CacheImpl::CutForFork(RestoreOp* op, const PlannedExtent& extent, Ex
   const ExtentInfo cut = FirstRows(extent.info, extent.rows);
   std::shared_ptr<ExtentBuffer> copy = ReadBuffer(cut.raw_bytes, true);
   const Stage& stage = stages->stages[extent.info.stage];
-  CopyFirstRows(op->LayoutOf(stage), stage, extent.info, extent.rows, bytes->data(),
-                copy->data());
+  CopyFirstRows(op->LayoutOf(stage), stage, extent.info, extent.rows, bytes->data(), copy->data());
   return copy;
-}
-
-// Where a park begins, the medium is told of the next one, so that it has no pause in between.
-void CacheImpl::ReadAhead(RestoreOp* op, std::uint32_t index) {
-  const std::vector<PlannedExtent>& extents = op->plan.extents;
-  const std::uint32_t park = extents[index].park;
-  if (index > 0 && extents[index - 1].park == park) return;
-  int tier = kFromQueue;
-  ParkKey key;
-  {
-    // Abandon empties the plan.
-    absl::MutexLock lock(&mu_);
-    if (park + 1 >= op->plan.parks.size()) return;
-    tier = op->plan.parks[park + 1].tier;
-    key = op->plan.parks[park + 1].key;
-  }
-  if (tier != kFromQueue) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
 }
 
 absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t index) {
@@ -170,7 +176,9 @@ absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t 
       bytes = *std::move(read);
     } else if (promote) {
       // Read for somebody else, kept for the RAM tier: it must not hold a place of the pool.
-      BufferPool::Uncharge(bytes);
+      std::shared_ptr<ExtentBuffer> copy = ReadBuffer(bytes->size(), true);
+      std::copy_n(bytes->data(), bytes->size(), copy->data());
+      bytes = std::move(copy);
     }
   }
   if (bytes->size() != extent.info.raw_bytes ||

@@ -130,6 +130,7 @@ absl::Status CacheImpl::ImportReady(RestoreOp* op, EngineSequence& sequence, abs
     if (!status.ok()) return status;
     op->done[ready[i].first] = true;
     ready[i].second.reset();
+    if (--op->ahead == 0) WakeReaders();
     if (absl::Now() < deadline || i + 1 == ready.size()) continue;
     absl::MutexLock lock(&op->mu);
     op->ready.insert(op->ready.begin(),

@@ -85,6 +85,9 @@ struct RestoreOp {
   RestorePlan plan;
   absl::Time started;
   std::atomic<bool> cancelled{false};
+  std::atomic<int> readers{0};  // threads that read for it now
+  // Extents that are read and not yet imported.
+  std::atomic<int> ahead{0};
 
   // Serving thread only.
   bool placed = false;

@@ -26,7 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kDirectReadBytes = 2u << 20;
-constexpr std::size_t kDirectAlignment = 4096;
 constexpr std::size_t kLogAppendBytes = 4096;
 // More than any processor's last cache of the machines this runs on.
 constexpr std::size_t kCacheBytes = 256u << 20;
@@ -161,7 +160,7 @@ std::uint64_t FreeBytes(const std::string& folder) {
   return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-absl::StatusOr<double> TimeDirectRead(const std::string& folder) {
+absl::StatusOr<double> TimeDirectRead(const std::string& folder, Pages pages) {
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::recursive_directory_iterator it(folder, error), end; it != end; it.increment(error)) {
@@ -173,7 +172,10 @@ absl::StatusOr<double> TimeDirectRead(const std::string& folder) {
   std::sort(files.begin(), files.end(),
             [](const fs::path& a, const fs::path& b) { return a.filename() < b.filename(); });
   std::unique_ptr<char, decltype(&std::free)> buffer(
-      static_cast<char*>(std::aligned_alloc(kDirectAlignment, kDirectReadBytes)), &std::free);
+      static_cast<char*>(std::aligned_alloc(kDirectReadBytes, kDirectReadBytes)), &std::free);
+  // swallow: without large pages the two references are one.
+  (void)::madvise(buffer.get(), kDirectReadBytes,
+                  pages == Pages::kLarge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   std::memset(buffer.get(), 1, kDirectReadBytes);
   const double begin = NowSeconds();
   for (const fs::path& file : files) {

@@ -50,9 +50,12 @@ absl::Status WarmPageCache(const std::string& path);
 std::uint64_t BlockBytes(const std::string& folder);
 std::uint64_t FreeBytes(const std::string& folder);
 
+// What the read reference reads into. A device takes only so many pieces of memory in one request:
+// with ordinary pages a read is slower, how much depends on where they happen to lie.
+enum class Pages { kOrdinary, kLarge };
 // The read reference: one thread, O_DIRECT, 2 MiB a call, the files below a folder in the order of
 // their names. Returns seconds. Unimplemented where the file system refuses O_DIRECT.
-absl::StatusOr<double> TimeDirectRead(const std::string& folder);
+absl::StatusOr<double> TimeDirectRead(const std::string& folder, Pages pages);
 
 // The durable write reference: creates `file` with `bytes` bytes of `data`, fdatasync, syncs the
 // folder, appends 4 KiB to `log_fd` and fdatasyncs that. Returns seconds.

@@ -62,30 +62,61 @@ absl::Status CheckRows(const std::string& directory, const ImageSpec& image,
   return engine.Verify();
 }
 
-// What the timed restores of one image share.
-struct RestoreStage {
-  const ImageSpec& image;
-  const std::vector<Token>& tokens;
-  std::string directory;
-  Digest128 identity;
-  FakeEngine& engine;
-  double peak_extra_bytes = 0;
+// An image in a directory of its own, and an engine that it is restored into.
+class RestoreStage {
+ public:
+  static absl::StatusOr<std::unique_ptr<RestoreStage>> Make(const BenchOptions& options,
+                                                            const ImageSpec& image) {
+    absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(options.directory);
+    if (!folder.ok()) return folder.status();
+    std::unique_ptr<RestoreStage> stage(
+        new RestoreStage(image, RandomTokens(image.tokens, options.seed), *std::move(folder)));
+    const absl::StatusOr<Digest128> identity = ParkImage(stage->directory_, image, stage->tokens_);
+    if (!identity.ok()) return identity.status();
+    stage->identity_ = *identity;
+    if (absl::Status s = CheckRows(stage->directory_, image, *identity, stage->tokens_); !s.ok()) {
+      return s;
+    }
+    if (absl::Status s = DropPageCache(stage->directory_); !s.ok()) return s;
+    // Its rows are touched here and stay, as an engine's memory is there before a restore begins.
+    stage->engine_ = std::make_unique<FakeEngine>(EngineFor(image, image.tokens, true));
+    stage->engine_->Append(stage->tokens_);
+    return stage;
+  }
 
   // The process is new each time, as far as the cache can tell.
   absl::StatusOr<double> Restore(const std::function<absl::Status(const std::string&)>& prepare) {
-    if (absl::Status s = prepare(directory); !s.ok()) return s;
+    if (absl::Status s = prepare(directory_); !s.ok()) return s;
     absl::StatusOr<std::unique_ptr<DiskCache>> cache =
-        DiskCache::Open({directory, BudgetFor(image.bytes())});
+        DiskCache::Open({directory_, BudgetFor(image_.bytes())});
     if (!cache.ok()) return cache.status();
     const std::uint64_t resident = ResidentBytes();
     const bool reset = ResetPeak();
-    absl::StatusOr<double> seconds = (*cache)->TimeRestore(engine, identity, tokens);
+    absl::StatusOr<double> seconds = (*cache)->TimeRestore(*engine_, identity_, tokens_);
     if (reset) {
-      peak_extra_bytes = std::max(peak_extra_bytes, static_cast<double>(PeakResidentBytes()) -
-                                                        static_cast<double>(resident));
+      peak_extra_bytes_ = std::max(peak_extra_bytes_, static_cast<double>(PeakResidentBytes()) -
+                                                          static_cast<double>(resident));
     }
     return seconds;
   }
+
+  std::string segments() const { return directory_ + "/segments"; }
+  double peak_extra_bytes() const { return peak_extra_bytes_; }
+
+ private:
+  RestoreStage(const ImageSpec& image, std::vector<Token> tokens, TemporaryFolder folder)
+      : image_(image),
+        tokens_(std::move(tokens)),
+        folder_(std::move(folder)),
+        directory_(folder_.path() + "/tier") {}
+
+  const ImageSpec image_;
+  const std::vector<Token> tokens_;
+  const TemporaryFolder folder_;
+  const std::string directory_;
+  Digest128 identity_;
+  std::unique_ptr<FakeEngine> engine_;
+  double peak_extra_bytes_ = 0;
 };
 
 // Seconds of one spill of `tokens` in a directory of its own.
@@ -135,35 +166,27 @@ absl::StatusOr<double> TimeReferenceWrites(const std::string& parent, TouchedMem
 std::uint64_t ImageSpec::bytes() const { return tokens * TokenBytes(layout, RowGroup::kFull); }
 
 absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const ImageSpec& image) {
-  absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(options.directory);
-  if (!folder.ok()) return folder.status();
-  const std::string directory = folder->path() + "/tier";
+  const absl::StatusOr<std::unique_ptr<RestoreStage>> made = RestoreStage::Make(options, image);
+  if (!made.ok()) return made.status();
+  RestoreStage& stage = **made;
   // The reference reads the same files: others might lie better on the medium, or in a cache below.
-  const std::string segments = directory + "/segments";
-  const std::vector<Token> tokens = RandomTokens(image.tokens, options.seed);
-  const absl::StatusOr<Digest128> identity = ParkImage(directory, image, tokens);
-  if (!identity.ok()) return identity.status();
-  if (absl::Status s = CheckRows(directory, image, *identity, tokens); !s.ok()) return s;
-  if (absl::Status s = DropPageCache(folder->path()); !s.ok()) return s;
-  const bool direct = !absl::IsUnimplemented(TimeDirectRead(segments).status());
-
-  // Its rows are touched here and stay, as an engine's memory is there before a restore begins.
-  FakeEngine engine(EngineFor(image, image.tokens, true));
-  engine.Append(tokens);
+  const bool direct =
+      !absl::IsUnimplemented(TimeDirectRead(stage.segments(), Pages::kOrdinary).status());
   const std::uint64_t copy_bytes = std::min(image.bytes(), kMostCopyBytes);
   TouchedMemory from(copy_bytes);
   TouchedMemory to(copy_bytes);
-  RestoreStage stage{image, tokens, directory, *identity, engine};
   std::vector<Contestant> contestants = {
       {"warm", [&] { return stage.Restore(WarmPageCache); }},
       {"memcpy", [&]() -> absl::StatusOr<double> { return TimeColdCopy(to, from); }},
   };
   if (direct) {
     contestants.push_back({"cold", [&] { return stage.Restore(DropPageCache); }});
-    contestants.push_back({"raw read", [&]() -> absl::StatusOr<double> {
-                             if (absl::Status s = DropPageCache(segments); !s.ok()) return s;
-                             return TimeDirectRead(segments);
-                           }});
+    const auto raw_read = [&stage](Pages pages) -> absl::StatusOr<double> {
+      if (absl::Status s = DropPageCache(stage.segments()); !s.ok()) return s;
+      return TimeDirectRead(stage.segments(), pages);
+    };
+    contestants.push_back({"raw read", [raw_read] { return raw_read(Pages::kOrdinary); }});
+    contestants.push_back({"best read", [raw_read] { return raw_read(Pages::kLarge); }});
   }
   auto medians = MedianSeconds(contestants, kRounds, options.seed);
   if (!medians.ok()) return medians.status();
@@ -175,9 +198,24 @@ absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const I
   if (direct) {
     speed.cold_mib_per_s = mib / (*medians)["cold"];
     speed.cold_restore_vs_raw_read = (*medians)["raw read"] / (*medians)["cold"];
+    speed.cold_restore_vs_best_read = (*medians)["best read"] / (*medians)["cold"];
   }
-  speed.peak_extra_mib = stage.peak_extra_bytes / kMib;
+  speed.peak_extra_mib = stage.peak_extra_bytes() / kMib;
   return speed;
+}
+
+absl::StatusOr<double> CompareRestores(const BenchOptions& options, const ImageSpec& image,
+                                       const ImageSpec& reference) {
+  const absl::StatusOr<std::unique_ptr<RestoreStage>> one = RestoreStage::Make(options, image);
+  if (!one.ok()) return one.status();
+  const absl::StatusOr<std::unique_ptr<RestoreStage>> other =
+      RestoreStage::Make(options, reference);
+  if (!other.ok()) return other.status();
+  auto medians = MedianSeconds({{"image", [&] { return (*one)->Restore(WarmPageCache); }},
+                                {"reference", [&] { return (*other)->Restore(WarmPageCache); }}},
+                               kRounds, options.seed);
+  if (!medians.ok()) return medians.status();
+  return (*medians)["reference"] / (*medians)["image"];
 }
 
 absl::StatusOr<double> MeasureSpill(const BenchOptions& options, const ImageSpec& image,

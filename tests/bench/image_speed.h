@@ -18,7 +18,8 @@ struct ImageSpec {
 };
 
 struct RestoreSpeed {
-  double cold_restore_vs_raw_read = 0;  // 0: no O_DIRECT here
+  double cold_restore_vs_raw_read = 0;   // 0: no O_DIRECT here
+  double cold_restore_vs_best_read = 0;  // the same reads into a large page
   double warm_restore_vs_memcpy = 0;
   double cold_mib_per_s = 0;
   double warm_mib_per_s = 0;
@@ -27,6 +28,11 @@ struct RestoreSpeed {
   double peak_extra_mib = 0;
 };
 absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const ImageSpec& image);
+
+// Time of a warm restore of `reference` divided by that of `image`, both in the same rounds. The
+// engine's memory for both is held at once.
+absl::StatusOr<double> CompareRestores(const BenchOptions& options, const ImageSpec& image,
+                                       const ImageSpec& reference);
 
 // Time of the reference divided by the time of a durable spill of `bytes`, in rows of the image's
 // layout. `repeats` spills are timed together where one alone is too short.

@@ -53,7 +53,7 @@ LIBRARIES = {
     "RocksDB": (r"rocksdb/.*", ["tiers/disk", "tests"]),
     "LZ4": (r"lz4\w*\.h", [FORMAT, "tests"]),
     "zstd": (r"(zstd\w*|zdict)\.h", [FORMAT, "tests"]),
-    "xxHash": (r"xxhash\.h", [FORMAT, "tests"]),
+    "xxHash": (r"xxhash\.h|xxh_x86dispatch\.h", [FORMAT, "tests"]),
     "CUDA": (r"(cuda|nvml)\w*(/.*)?\.h", ["src/device", "tests"]),
     # The one door through which ids and secrets get their randomness.
     "system randomness": (r"sys/random\.h", [FORMAT, "tests"]),

@@ -218,7 +218,7 @@ TEST(ManagerFixedMemory, BuffersTokensAndIndexAddUp) {
   options.disk = true;
   Rig rig(options);
   const std::uint64_t capture = 96u << 20;
-  const std::uint64_t read = 48u << 20;
+  const std::uint64_t read = 24u << 20;
   const std::uint64_t tokens = 12u << 20;
   const std::uint64_t tier = rig.durable().usage().buffer_bytes;
   EXPECT_GT(tier, 24u << 20);

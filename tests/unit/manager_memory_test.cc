@@ -104,7 +104,7 @@ TEST(ManagerBufferPool, SpareBlocksMakeWayForOtherSizes) {
 }
 
 TEST(ManagerBufferPool, LargePagesAreForBuffersThatComeBack) {
-  auto pool = BufferPool::Create(8 * kMib, BufferPool::Pages::kLarge);
+  auto pool = BufferPool::Create(9 * kMib, BufferPool::Pages::kLarge);
   auto charged = pool->TryAllocate(3 * kMib);
   ASSERT_NE(charged, nullptr);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(charged->data()) % (2 * kMib), 0u);
@@ -116,6 +116,27 @@ TEST(ManagerBufferPool, LargePagesAreForBuffersThatComeBack) {
   EXPECT_NE(kept->data(), block);
   std::memset(kept->data(), 2, kept->size());
   EXPECT_EQ(pool->TryAllocate(3 * kMib)->data(), block);
+}
+
+// A restore's extents are of many sizes: they must not push each other's blocks out.
+TEST(ManagerBufferPool, LargeBlocksServeEverySize) {
+  auto pool = BufferPool::Create(10 * kMib, BufferPool::Pages::kLarge);
+  auto first = pool->TryAllocate(4 * kMib);
+  auto second = pool->TryAllocate(1);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->size(), 1u);
+  EXPECT_EQ(pool->TryAllocate(1), nullptr);
+  const char* blocks[] = {first->data(), second->data()};
+  first.reset();
+  second.reset();
+  auto again = pool->TryAllocate(4 * kMib + 4096);  // with room for a medium's sectors
+  auto small = pool->TryAllocate(100);
+  ASSERT_NE(again, nullptr);
+  ASSERT_NE(small, nullptr);
+  EXPECT_EQ(again->data(), blocks[0]);
+  EXPECT_EQ(small->data(), blocks[1]);
+  EXPECT_LE(pool->charged_bytes(), pool->limit_bytes());
 }
 
 TEST(ManagerBufferPool, ShutdownEndsTheWait) {

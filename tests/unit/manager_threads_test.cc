@@ -156,20 +156,27 @@ TEST(ManagerWaiting, WhoWaitsForBuffersTakesNoTime) {
   }
   std::atomic<int> reads{0};
   absl::Notification stuck;
+  absl::Notification both_stuck;
   rig.durable().SetObserver([&](const CallSubject& call) {
-    // Eight are read, and both readers are on their way to a ninth buffer.
-    if (call.call == TierCall::kReadExtent && ++reads == 10) stuck.Notify();
+    // Eight are read, and a reader is on its way to a ninth buffer: one, as the import has enough.
+    if (call.call != TierCall::kReadExtent) return;
+    const int count = ++reads;
+    if (count == 9) stuck.Notify();
+    if (count == 10) both_stuck.Notify();
   });
   auto first = rig.cache().Lookup(rig.Request(Fork(texts[0], 4096, 1, 5)));
   stuck.WaitForNotification();
   auto second = rig.cache().Lookup(rig.Request(Fork(texts[1], 4096, 1, 5)));
+  auto other = rig.MakeEngine();
+  ASSERT_TRUE(second->WaitReady(30000));  // to be placed
+  EXPECT_EQ(second->Step(*other, 1000), Restore::State::kReading);
+  both_stuck.WaitForNotification();
   const std::clock_t before = std::clock();  // of all threads of this process
   EXPECT_FALSE(second->WaitReady(400));
   const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
   EXPECT_LT(seconds, 0.1);
   EXPECT_EQ(reads, 10);
   auto one = rig.MakeEngine();
-  auto other = rig.MakeEngine();
   // By turns: what one has read but not imported is what the other waits for.
   const auto going = [](const Restore& restore) {
     return restore.state() == Restore::State::kReading ||
@@ -183,6 +190,30 @@ TEST(ManagerWaiting, WhoWaitsForBuffersTakesNoTime) {
   EXPECT_EQ(first->state(), Restore::State::kRestored);
   EXPECT_EQ(second->state(), Restore::State::kRestored);
   EXPECT_EQ(reads, 32);
+}
+
+TEST(ManagerReaders, AllReadWhileTheImportHasNothing) {
+  RigOptions options;
+  options.durable = true;
+  options.cache.ram_budget_bytes = 0;
+  options.cache.reader_threads = 3;
+  Rig rig(options);
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 4096));  // 16 extents
+  rig.Park(*engine);
+  std::atomic<int> reads{0};
+  absl::Notification all;
+  rig.durable().SetObserver([&](const CallSubject& call) {
+    if (call.call != TierCall::kReadExtent) return;
+    if (++reads == 3) all.Notify();
+    // None comes back before all three are here.
+    all.WaitForNotificationWithTimeout(absl::Seconds(30));
+  });
+  auto restore = rig.cache().Lookup(rig.Request(Fork(engine->tokens(), 4096, 1, 5)));
+  EXPECT_TRUE(all.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  auto fresh = rig.MakeEngine();
+  EXPECT_EQ(rig.StepToEnd(*restore, *fresh), Restore::State::kRestored);
+  EXPECT_EQ(reads, 16);
 }
 
 // The cache goes while queues and readers are busy.

@@ -123,14 +123,9 @@ absl::StatusOr<ExtentBytes> DiskTier::ReadExtent(
     return absl::NotFoundError("the park has no such extent");
   }
   const StoredExtent& stored = (*place)->extents[extent];
-  std::shared_ptr<ExtentBuffer> buffer = allocate(stored.info.raw_bytes);
-  if (buffer->size() < stored.info.raw_bytes) {
-    return absl::InvalidArgumentError("the buffer is smaller than what was asked for");
-  }
-  const absl::Status read = reader_.ReadExtent(
-      (*place)->ref.segment, stored, absl::MakeSpan(buffer->data(), stored.info.raw_bytes));
-  if (!read.ok()) return RemovedOr(read, key, (*place)->ref);
-  return ExtentBytes(std::move(buffer));
+  absl::StatusOr<ExtentBytes> read = reader_.ReadExtent((*place)->ref.segment, stored, allocate);
+  if (!read.ok()) return RemovedOr(read.status(), key, (*place)->ref);
+  return read;
 }
 
 void DiskTier::WillRead(absl::Span<const ParkKey> keys) { readahead_->Add(keys); }

@@ -1,5 +1,7 @@
 #include "tiers/disk/disk_tier.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <exception>
 #include <limits>
@@ -33,6 +35,9 @@ namespace {
 // Tick comes about once a second.
 constexpr int kRecountTicks = 60;
 constexpr int kRecoveryTicks = 5;
+constexpr absl::Duration kRefillAfter = absl::Seconds(5);
+constexpr std::uint64_t kRefillBytes = 64u << 20;  // a tick
+constexpr std::uint64_t kLeastUnusedBytes = 1ull << 30;
 constexpr std::uint64_t kFormatNumber = kFormatVersion;
 
 }  // namespace
@@ -292,6 +297,18 @@ void DiskTier::Tick() {
     Recover();
   }
   if (--ticks_until_recount_ <= 0) Recount();
+  RefillCache();
+}
+
+// What was read past the system's cache goes there while nothing else is read, slowly, and into
+// memory that nobody uses: a restart of the process then reads at memory speed, and nobody's pages
+// have been pushed out for it.
+void DiskTier::RefillCache() {
+  if (absl::Now() - reader_.last_read() < kRefillAfter) return;
+  struct sysinfo system;
+  if (::sysinfo(&system) != 0) return;
+  const std::uint64_t unused = std::uint64_t{system.freeram} * system.mem_unit;
+  if (unused > kLeastUnusedBytes + kRefillBytes) reader_.RefillCache(kRefillBytes);
 }
 
 }  // namespace disk

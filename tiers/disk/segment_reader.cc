@@ -1,20 +1,30 @@
 #include "tiers/disk/segment_reader.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace parkade::disk {
 namespace {
 
 constexpr std::size_t kFirstHeadBytes = 16u << 10;
 constexpr std::size_t kKeptBuffers = 4;
-// Linux takes up no more of one hint than the device's largest request or readahead.
-constexpr off_t kAdviseBytes = 1 << 20;
+// More segments than this are not remembered for refilling: 64 GiB.
+constexpr std::size_t kMostUncached = 1024;
+
+// The bytes somewhere inside a larger buffer.
+class PartOfBuffer : public ExtentBuffer {
+ public:
+  PartOfBuffer(std::shared_ptr<ExtentBuffer> whole, std::size_t begin, std::size_t size)
+      : ExtentBuffer(whole->data() + begin, size), whole_(std::move(whole)) {}
+
+ private:
+  const std::shared_ptr<ExtentBuffer> whole_;
+};
 
 }  // namespace
 
@@ -54,88 +64,151 @@ absl::StatusOr<SegmentHead> SegmentReader::ReadHead(std::uint64_t segment) const
   return absl::DataLossError(absl::StrCat(path, ": its head has no end"));
 }
 
-absl::Status SegmentReader::ReadExtent(std::uint64_t segment, const StoredExtent& extent,
-                                       absl::Span<char> raw) {
-  absl::StatusOr<SharedFd> fd = Open(segment);
-  if (!fd.ok()) return fd.status();
-  const std::string path = SegmentPath(segment);
+absl::StatusOr<ExtentBytes> SegmentReader::ReadExtent(
+    std::uint64_t segment, const StoredExtent& extent,
+    const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) {
+  const absl::StatusOr<SharedFile> file = Open(segment);
+  if (!file.ok()) return file.status();
+  const std::size_t size = extent.info.raw_bytes;
+  const bool past_cache =
+      extent.codec == Codec::kRaw && (*file)->IsBestPastCache(extent.offset, size);
+  std::shared_ptr<ExtentBuffer> buffer =
+      allocate(past_cache ? size + PayloadFile::kSlackBytes : size);
+  if (buffer->size() < size) {
+    return absl::InvalidArgumentError("the buffer is smaller than what was asked for");
+  }
   read_bytes_.fetch_add(extent.stored_bytes, std::memory_order_relaxed);
+  const absl::StatusOr<std::size_t> begin =
+      Read(**file, segment, extent, past_cache, absl::MakeSpan(buffer->data(), buffer->size()));
+  if (!begin.ok()) return begin.status();
+  if (buffer->size() == size) return ExtentBytes(std::move(buffer));
+  return ExtentBytes(std::make_shared<PartOfBuffer>(std::move(buffer), *begin, size));
+}
+
+absl::StatusOr<std::size_t> SegmentReader::Read(const PayloadFile& file, std::uint64_t segment,
+                                                const StoredExtent& extent, bool past_cache,
+                                                absl::Span<char> buffer) {
+  const std::size_t size = extent.info.raw_bytes;
+  if (past_cache) {
+    const std::optional<std::size_t> begin = file.ReadPastCache(buffer, extent.offset, size);
+    NoteRead(segment, begin.has_value());
+    if (begin.has_value()) return *begin;
+  }
+  NoteRead(segment, false);
+  const absl::Span<char> raw = buffer.subspan(0, size);
   if (extent.codec == Codec::kRaw) {
-    return ReadExactly((*fd)->get(), raw.data(), raw.size(), extent.offset, path);
+    if (absl::Status s = file.Read(raw, extent.offset); !s.ok()) return s;
+    return 0;
   }
   std::string stored = TakeBuffer(extent.stored_bytes);
   absl::Status status =
-      ReadExactly((*fd)->get(), stored.data(), extent.stored_bytes, extent.offset, path);
+      file.Read(absl::MakeSpan(stored.data(), extent.stored_bytes), extent.offset);
   if (status.ok()) {
     status = Decompress(extent.codec, std::string_view(stored.data(), extent.stored_bytes), raw);
   }
   GiveBuffer(std::move(stored));
-  return status;
+  if (!status.ok()) return status;
+  return 0;
+}
+
+void SegmentReader::NoteRead(std::uint64_t segment, bool past_cache) {
+  absl::MutexLock lock(&mutex_);
+  last_read_ = absl::Now();
+  if (!past_cache) return;
+  const auto known = std::find_if(uncached_.rbegin(), uncached_.rend(),
+                                  [segment](const Uncached& u) { return u.segment == segment; });
+  if (known == uncached_.rend() && uncached_.size() < kMostUncached) {
+    uncached_.push_back({segment, 0});
+  }
 }
 
 absl::Status SegmentReader::ReadStored(std::uint64_t segment, const StoredExtent& extent,
                                        std::string* header, std::string* stored) {
-  absl::StatusOr<SharedFd> fd = Open(segment);
-  if (!fd.ok()) return fd.status();
-  const std::string path = SegmentPath(segment);
+  const absl::StatusOr<SharedFile> file = Open(segment);
+  if (!file.ok()) return file.status();
   header->resize(kExtentHeaderBytes);
   stored->resize(extent.stored_bytes);
   read_bytes_.fetch_add(kExtentHeaderBytes + extent.stored_bytes, std::memory_order_relaxed);
-  if (extent.offset < kExtentHeaderBytes) return absl::DataLossError(path + ": offset too small");
-  if (absl::Status s = ReadExactly((*fd)->get(), header->data(), header->size(),
-                                   extent.offset - kExtentHeaderBytes, path);
+  if (extent.offset < kExtentHeaderBytes) {
+    return absl::DataLossError(SegmentPath(segment) + ": offset too small");
+  }
+  if (absl::Status s = (*file)->Read(absl::MakeSpan(*header), extent.offset - kExtentHeaderBytes);
       !s.ok()) {
     return s;
   }
-  return ReadExactly((*fd)->get(), stored->data(), stored->size(), extent.offset, path);
+  return (*file)->Read(absl::MakeSpan(*stored), extent.offset);
+}
+
+absl::Time SegmentReader::last_read() const {
+  absl::MutexLock lock(&mutex_);
+  return last_read_;
+}
+
+std::uint64_t SegmentReader::RefillCache(std::uint64_t bytes) {
+  std::uint64_t asked = 0;
+  while (asked < bytes) {
+    Uncached next;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (uncached_.empty()) return asked;
+      next = uncached_.front();
+      uncached_.pop_front();
+    }
+    // swallow: removed meanwhile; there is nothing to have in the cache.
+    const absl::StatusOr<SharedFile> file = Open(next.segment);
+    if (!file.ok()) continue;
+    const std::uint64_t part = std::min((*file)->size_bytes() - next.done, bytes - asked);
+    (*file)->FillCache(next.done, part);
+    asked += part;
+    if (next.done + part == (*file)->size_bytes()) continue;
+    absl::MutexLock lock(&mutex_);
+    uncached_.push_front({next.segment, next.done + part});
+  }
+  return asked;
 }
 
 void SegmentReader::Advise(std::uint64_t segment) {
-  absl::StatusOr<SharedFd> fd = Open(segment);
-  struct stat info;
   // swallow: a hint.
-  if (!fd.ok() || ::fstat((*fd)->get(), &info) != 0) return;
-  for (off_t at = 0; at < info.st_size; at += kAdviseBytes) {
-    if (::posix_fadvise((*fd)->get(), at, kAdviseBytes, POSIX_FADV_WILLNEED) != 0) return;
-  }
+  const absl::StatusOr<SharedFile> file = Open(segment);
+  if (file.ok()) (*file)->FillCache(0, (*file)->size_bytes());
 }
 
 void SegmentReader::Drop(std::uint64_t segment) {
-  SharedFd closing;  // closed after the lock is free
+  SharedFile closing;  // closed after the lock is free
   absl::MutexLock lock(&mutex_);
   auto it = open_.find(segment);
   if (it == open_.end()) return;
-  closing = std::move(it->second.fd);
+  closing = std::move(it->second.file);
   recent_.erase(it->second.place);
   open_.erase(it);
 }
 
-absl::StatusOr<SegmentReader::SharedFd> SegmentReader::Open(std::uint64_t segment) {
+absl::StatusOr<SegmentReader::SharedFile> SegmentReader::Open(std::uint64_t segment) {
   {
     absl::MutexLock lock(&mutex_);
     auto it = open_.find(segment);
     if (it != open_.end()) {
       recent_.splice(recent_.begin(), recent_, it->second.place);
-      return it->second.fd;
+      return it->second.file;
     }
   }
-  absl::StatusOr<Fd> opened = OpenAt(directory_->root(), SegmentPath(segment), O_RDONLY);
+  absl::StatusOr<PayloadFile> opened = PayloadFile::Open(directory_->root(), SegmentPath(segment));
   if (absl::IsNotFound(opened.status())) return absl::DataLossError(opened.status().message());
   if (!opened.ok()) return opened.status();
-  auto fd = std::make_shared<const Fd>(std::move(opened).value());
-  SharedFd closing;
+  auto file = std::make_shared<const PayloadFile>(*std::move(opened));
+  SharedFile closing;
   absl::MutexLock lock(&mutex_);
   auto [it, inserted] = open_.try_emplace(segment);
-  if (!inserted) return it->second.fd;
+  if (!inserted) return it->second.file;
   recent_.push_front(segment);
-  it->second = {fd, recent_.begin()};
+  it->second = {file, recent_.begin()};
   if (open_.size() > kOpenSegments) {
     auto oldest = open_.find(recent_.back());
-    closing = std::move(oldest->second.fd);
+    closing = std::move(oldest->second.file);
     open_.erase(oldest);
     recent_.pop_back();
   }
-  return fd;
+  return file;
 }
 
 std::string SegmentReader::TakeBuffer(std::size_t size) {

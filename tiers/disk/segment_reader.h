@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -13,13 +15,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/format/segment.h"
 #include "tiers/disk/directory.h"
+#include "tiers/disk/payload_file.h"
 
 namespace parkade::disk {
 
-inline constexpr std::size_t kOpenSegments = 64;
+inline constexpr std::size_t kOpenSegments = 64;  // two descriptors each
 
 // Thread safe.
 class SegmentReader {
@@ -30,35 +34,56 @@ class SegmentReader {
   // FailedPrecondition: written by a newer version.
   absl::StatusOr<SegmentHead> ReadHead(std::uint64_t segment) const;
 
-  // Raw bytes of one extent. One read straight into `raw`, unless it is compressed.
-  absl::Status ReadExtent(std::uint64_t segment, const StoredExtent& extent, absl::Span<char> raw);
+  // Raw bytes of one extent, read straight into a buffer got from `allocate`, unless it is
+  // compressed. The buffer may be a little larger than the bytes.
+  absl::StatusOr<ExtentBytes> ReadExtent(
+      std::uint64_t segment, const StoredExtent& extent,
+      const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate);
   // Stored bytes and header as they are; for checking. `header`: kExtentHeaderBytes.
   absl::Status ReadStored(std::uint64_t segment, const StoredExtent& extent, std::string* header,
                           std::string* stored);
 
   // Asks the system to read the file ahead.
   void Advise(std::uint64_t segment);
+  // Puts up to `bytes` of what was read past the system's cache into it, oldest first, so that the
+  // next process finds it there. The caller sees to it that there is memory nobody uses. Returns
+  // how much it asked for.
+  std::uint64_t RefillCache(std::uint64_t bytes);
+  // When payload was last read; in the past for ever when it never was.
+  absl::Time last_read() const;
   // Closes a removed segment's descriptor.
   void Drop(std::uint64_t segment);
 
   std::uint64_t read_bytes() const { return read_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  using SharedFd = std::shared_ptr<const Fd>;
-  absl::StatusOr<SharedFd> Open(std::uint64_t segment);
+  using SharedFile = std::shared_ptr<const PayloadFile>;
+  // Part of a segment that is not in the system's cache yet.
+  struct Uncached {
+    std::uint64_t segment = 0;
+    std::uint64_t done = 0;  // bytes before this are
+  };
+  absl::StatusOr<SharedFile> Open(std::uint64_t segment);
+  // Where in `buffer` the bytes are.
+  absl::StatusOr<std::size_t> Read(const PayloadFile& file, std::uint64_t segment,
+                                   const StoredExtent& extent, bool past_cache,
+                                   absl::Span<char> buffer);
+  void NoteRead(std::uint64_t segment, bool past_cache);
   std::string TakeBuffer(std::size_t size);
   void GiveBuffer(std::string buffer);
 
   Directory* const directory_;
   std::atomic<std::uint64_t> read_bytes_{0};
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   struct Entry {
-    SharedFd fd;
+    SharedFile file;
     std::list<std::uint64_t>::iterator place;
   };
   absl::flat_hash_map<std::uint64_t, Entry> open_ ABSL_GUARDED_BY(mutex_);
   std::list<std::uint64_t> recent_ ABSL_GUARDED_BY(mutex_);   // newest first
   std::vector<std::string> buffers_ ABSL_GUARDED_BY(mutex_);  // for compressed bytes
+  std::deque<Uncached> uncached_ ABSL_GUARDED_BY(mutex_);
+  absl::Time last_read_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace parkade::disk

@@ -84,6 +84,7 @@ class DiskTier : public Tier {
   void Recover();
   void Recount();
   void MeasureDatabase();
+  void RefillCache();
   // The tier is read-only from now on, for this reason, until Recover has worked.
   void Fail(const absl::Status& status);
   absl::Status Writable() const;
