@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::string_view kRoot = "/conversations";
 constexpr std::size_t kMostBodyBytes = 64 << 10;
-constexpr std::size_t kMostNameBytes = 128;
 constexpr double kMostMib = 1u << 30;
 constexpr double kLeastDiskGib = 0.1;
 constexpr double kMostGib = 1u << 20;
@@ -92,7 +91,7 @@ absl::StatusOr<Json> ParseBody(std::string_view body) {
 
 absl::Status CheckName(std::string_view name) {
   if (name.size() > kMostNameBytes) {
-    return absl::InvalidArgumentError("'name' is longer than 128 bytes");
+    return absl::InvalidArgumentError("'name' is longer than 255 bytes");
   }
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {

@@ -1,6 +1,7 @@
 // Values of the cache -> JSON. Times are Unix seconds with fractions, absent things are null.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -10,6 +11,9 @@ namespace parkade {
 
 // Keeps fields in the order of INTERFACE.
 using Json = nlohmann::ordered_json;
+
+// Of a name that people give a conversation, whichever request carries it.
+inline constexpr std::size_t kMostNameBytes = 255;
 
 // The fields of a list entry.
 Json ConversationJson(const ConversationInfo& conversation);

@@ -9,7 +9,6 @@ namespace parkade {
 namespace {
 
 constexpr std::size_t kMostBodyBytes = 64 << 10;
-constexpr std::size_t kMostNameBytes = 255;
 constexpr std::string_view kForbidden = "/\\:*?\"<>|";
 
 absl::StatusOr<std::string> NameIn(std::string_view body) {

@@ -313,8 +313,8 @@ TEST_F(ApiTest, BadPinsAreRefused) {
   refused("{\"pinned\":1}", "'pinned' is true or false");
   refused("{\"pinned\":true,\"name\":5}", "'name' is a string");
   refused("{\"pinned\":true,\"name\":\"a\\nb\"}", "'name' holds a control character");
-  refused("{\"pinned\":true,\"name\":\"" + std::string(129, 'a') + "\"}",
-          "'name' is longer than 128 bytes");
+  refused("{\"pinned\":true,\"name\":\"" + std::string(256, 'a') + "\"}",
+          "'name' is longer than 255 bytes");
   refused(std::string(60000, '['), "the body is not a JSON object");
   EXPECT_FALSE(cache.conversations[kFirst].pinned);
 }
