@@ -34,6 +34,9 @@ struct LookupRequest {
   std::uint32_t held_tokens = 0;
   // The slot holds nothing beyond held_tokens.
   bool held_all = false;
+  // Where messages of the user begin, ascending; empty: not known. Only to name the boundary that a
+  // restore goes back to.
+  std::vector<std::uint32_t> user_starts = {};
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
   // The engine's draft model: its stage (see IsDraft), whose name says which one, and its planes.
@@ -132,6 +135,9 @@ struct ConversationInfo {
     std::uint32_t stages = 0;
   };
   std::vector<ParkDetail> parks;
+  std::uint64_t window_rows = 0;  // stored, of the conversation's own parks
+  std::uint64_t window_bytes = 0;
+  std::uint64_t checkpoint_bytes = 0;
 };
 
 struct TierInfo {

@@ -40,15 +40,30 @@ inline constexpr int kSources = 4;
 std::string_view SourceName(Source source);
 Source SourceOf(TierKind kind);
 
+// What the position is that a lookup went back to.
+enum class BoundaryKind {
+  kNone,     // nothing was reused
+  kSlot,     // wherever the slot itself could go on
+  kRow,      // any position will do: the model has token rows only
+  kWindow,   // window rows happened to be kept there
+  kSystem,   // the end of the system prompt
+  kUser,     // where a later message of the user begins
+  kBetween,  // in the middle of a long prompt
+  kTurn,     // a prompt's or an answer's end
+};
+std::string_view BoundaryKindName(BoundaryKind kind);
+
 // One lookup, emitted once, when the engine has fixed how many tokens it reuses.
 // sum(hit_tokens) + sum(miss_tokens) == prompt_tokens.
 struct LookupRecord {
   std::int64_t unix_ms = 0;
   std::uint32_t prompt_tokens = 0;
-  std::uint32_t matched_tokens = 0;  // longest common prefix with anything parked or in the slot
-  std::uint32_t usable_tokens = 0;   // deepest position at or below it that could be restored
-  std::uint32_t reused_tokens = 0;   // what the engine really reused
-  ConversationId conversation;       // zero: none
+  std::uint32_t matched_tokens = 0;   // longest common prefix with anything parked or in the slot
+  std::uint32_t usable_tokens = 0;    // deepest position at or below it that could be restored
+  std::uint32_t reused_tokens = 0;    // what the engine really reused
+  std::uint32_t boundary_tokens = 0;  // position of the boundary that was gone back to
+  BoundaryKind boundary_kind = BoundaryKind::kNone;
+  ConversationId conversation;  // zero: none
   LookupOutcome outcome = LookupOutcome::kMiss;
   std::array<std::uint32_t, kSources> hit_tokens{};
   std::array<std::uint32_t, kMissReasons> miss_tokens{};
@@ -62,7 +77,7 @@ struct LookupRecord {
 };
 
 struct ParkEvent {
-  ParkKey key;                // the same again where a park in the queue took over a later one
+  ParkKey key;               // the same again where a park in the queue took over a later one
   std::uint32_t tokens = 0;  // new token rows
   std::uint64_t payload_bytes = 0;
   double capture_seconds = 0;  // on the serving thread

@@ -26,6 +26,17 @@ inline constexpr std::uint64_t kParkBytes = 60ull << 20;
 
 using ConversationId = Digest128;
 
+// Positions at which recurrent state is kept in the middle of a long prompt: from here on,
+// doubling. A branch in the middle loses at most half of what lies before it, and a conversation
+// has as many of them as its length has doublings, however it is cut into messages. Counted from
+// the start, not from where reading began, so that a prefix that is read again, or shared, has them
+// where it had them: they are kept once.
+inline constexpr std::uint32_t kFirstBetween = 512;
+
+inline bool IsBetween(std::uint32_t position) {
+  return position >= kFirstBetween && (position & (position - 1)) == 0;
+}
+
 // Half-open range of token positions.
 struct TokenRange {
   std::uint32_t begin = 0;

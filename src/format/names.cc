@@ -46,6 +46,28 @@ std::string_view LookupOutcomeName(LookupOutcome outcome) {
   return "unknown";
 }
 
+std::string_view BoundaryKindName(BoundaryKind kind) {
+  switch (kind) {
+    case BoundaryKind::kNone:
+      return "none";
+    case BoundaryKind::kSlot:
+      return "slot";
+    case BoundaryKind::kRow:
+      return "row";
+    case BoundaryKind::kWindow:
+      return "window";
+    case BoundaryKind::kSystem:
+      return "system";
+    case BoundaryKind::kUser:
+      return "user";
+    case BoundaryKind::kBetween:
+      return "between";
+    case BoundaryKind::kTurn:
+      return "turn";
+  }
+  return "unknown";
+}
+
 std::string_view SourceName(Source source) {
   switch (source) {
     case Source::kSlot:

@@ -94,6 +94,27 @@ void CacheImpl::CountMisses(const RestoreOp& op, const MatchReport& match, std::
   if (left > 0) AddMiss(record, ReasonBeyond(op, match, matched, record), left);
 }
 
+// Known from the position alone, so that it can be told after a restart, too.
+void CacheImpl::NameBoundary(const RestoreOp& op, LookupRecord* record) {
+  if (record->reused_tokens == 0) return;
+  const bool restored = op.restored > 0;
+  record->boundary_tokens = restored ? op.restored : record->reused_tokens;
+  const std::vector<std::uint32_t>& starts = op.request.user_starts;
+  const bool user = std::binary_search(starts.begin(), starts.end(), record->boundary_tokens);
+  if (!restored) {
+    record->boundary_kind = BoundaryKind::kSlot;
+  } else if (user) {
+    record->boundary_kind =
+        record->boundary_tokens == starts.front() ? BoundaryKind::kSystem : BoundaryKind::kUser;
+  } else if (op.layout.has_group(RowGroup::kState)) {
+    record->boundary_kind =
+        IsBetween(record->boundary_tokens) ? BoundaryKind::kBetween : BoundaryKind::kTurn;
+  } else {
+    record->boundary_kind =
+        op.layout.has_group(RowGroup::kWindow) ? BoundaryKind::kWindow : BoundaryKind::kRow;
+  }
+}
+
 LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match,
                                    std::uint32_t reused) {
   LookupRecord record;
@@ -138,6 +159,7 @@ LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match
   }
   record.hit_tokens[static_cast<std::size_t>(Source::kSlot)] = reused - from_tiers;
   CountMisses(op, match, reused, &record);
+  NameBoundary(op, &record);
   // Full: nothing was computed but the last token and what no tier had.
   const std::uint32_t computed = record.prompt_tokens - reused;
   const bool full = reused > 0 && computed == record.miss_tokens[Index(MissReason::kNew)];

@@ -368,6 +368,7 @@ void CacheImpl::HousekeepingLoop() {
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       // A budget that was lowered, or memory that others took, is honoured without a new park.
       MakeRoom(tier, 0, EvictReason::kBudget);
+      ThinCheckpoints(tier);
     }
     EnforceSlots();
     WriteAttributes(false);

@@ -1,6 +1,6 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
 // restore.cc (import), reading.cc (threads that read ahead), park.cc (capture), spill.cc (writer
-// threads), eviction.cc, index_limit.cc, accounting.cc (counters), listing.cc (management).
+// threads), eviction.cc, thinning.cc, index_limit.cc, accounting.cc (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
@@ -25,6 +25,7 @@
 #include "src/manager/shared_reads.h"
 #include "src/manager/token_cache.h"
 #include "src/policy/eviction.h"
+#include "src/policy/thinning.h"
 
 namespace parkade {
 
@@ -155,8 +156,9 @@ class CacheImpl : public ConversationCache {
   };
   std::vector<CapturePiece> PlanCapture(EngineSequence& sequence, const ParkRequest& request,
                                         std::uint32_t matched, const Coverage& coverage);
-  void PlanWindowRows(EngineSequence& sequence, std::uint32_t end, const Coverage& coverage,
-                      std::uint64_t piece_bytes, std::vector<CapturePiece>* pieces);
+  void PlanWindowRows(EngineSequence& sequence, std::uint32_t end, TokenRange within,
+                      const Coverage& coverage, std::uint64_t piece_bytes,
+                      std::vector<CapturePiece>* pieces);
   void PlanCheckpoint(EngineSequence& sequence, std::uint32_t end, const Coverage& coverage,
                       std::uint64_t piece_bytes, std::vector<CapturePiece>* pieces);
   // ResourceExhausted: no buffers now.
@@ -169,8 +171,8 @@ class CacheImpl : public ConversationCache {
   // Null: the piece becomes a park of its own.
   ParkState* GrowablePark(Conversation* conversation, const ParkRecord& piece)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void GrowPending(Handle handle, const ParkRecord& piece, std::vector<ExtentBytes> payload)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GrowPending(Handle handle, ParkState* park, const ParkRecord& piece,
+                   std::vector<ExtentBytes> payload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // False: what the piece stands on is gone.
   bool Enqueue(const ParkRequest& request, const std::vector<std::uint64_t>& hashes,
                const StageMap& stages, const CapturePiece& piece, std::vector<ExtentBytes> payload,
@@ -238,6 +240,35 @@ class CacheImpl : public ConversationCache {
   ConversationInfo Describe(const ConversationId& id, Handle handle) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // ---- thinning.cc ----
+  // A conversation that shares the first `tokens` tokens of another one.
+  struct CheckpointUse {
+    std::uint32_t tokens = 0;
+    std::int64_t last_used_unix_ms = 0;
+    bool pinned = false;
+  };
+  using CheckpointUses = std::map<ConversationId, std::vector<CheckpointUse>>;
+  struct StoredCheckpoint {
+    CheckpointCandidate candidate;
+    std::vector<ParkKey> parks;
+    bool held = false;
+    bool pinned = false;
+  };
+  // As of the last look.
+  struct ThinningState {
+    std::uint64_t share = 0;
+    std::uint64_t written_bytes = 0;
+  };
+  // Drops checkpoints while those that are not a conversation's newest exceed their share.
+  void ThinCheckpoints(std::size_t tier) ABSL_LOCKS_EXCLUDED(mu_);
+  void CollectCheckpoints(const Conversation& conversation, std::size_t tier,
+                          std::vector<StoredCheckpoint>* found) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteUses(const Conversation& conversation, CheckpointUses* uses) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Victims TakeSuperseded(std::size_t tier, const std::vector<StoredCheckpoint>& chosen)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // ---- sessions.cc ----
   std::size_t PinningTier() const;
   std::uint64_t PinnedBytes(std::size_t tier, Handle more, std::uint32_t tokens) const
@@ -266,6 +297,7 @@ class CacheImpl : public ConversationCache {
                    LookupRecord* record);
   MissReason ReasonBeyond(const RestoreOp& op, const MatchReport& match, std::uint32_t matched,
                           LookupRecord* record);
+  static void NameBoundary(const RestoreOp& op, LookupRecord* record);
   void EmitRestored(const RestoreOp& op, const LookupRecord& record);
   std::string IdentityDifference(const RestoreOp& op);
 
@@ -317,6 +349,7 @@ class CacheImpl : public ConversationCache {
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);  // by tier
+  std::map<std::size_t, ThinningState> thinning_ ABSL_GUARDED_BY(mu_);       // by tier
   std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit
   std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

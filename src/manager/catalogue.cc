@@ -141,8 +141,9 @@ ParkState* Catalogue::AddParkUnindexed(Handle handle, const ParkSummary& summary
   return added;
 }
 
-ParkSummary Catalogue::GrowLastPark(Handle handle, ParkSummary summary, const ParkSummary& piece) {
-  ParkState& park = Get(handle)->parks.back();
+ParkSummary Catalogue::GrowPark(Handle handle, ParkState* grown, ParkSummary summary,
+                                const ParkSummary& piece) {
+  ParkState& park = *grown;
   IndexPages(handle, piece.first_token, piece.page_hashes);
   summary.page_hashes.insert(summary.page_hashes.end(), piece.page_hashes.begin(),
                              piece.page_hashes.end());
@@ -291,6 +292,20 @@ std::vector<PathPark> Catalogue::Path(Handle handle, std::uint32_t limit) const 
   return path;
 }
 
+std::vector<const ParkState*> Catalogue::ParksAt(Handle handle, std::uint32_t position) const {
+  std::vector<const ParkState*> found;
+  std::uint32_t reach = position;
+  while (handle != kNoHandle && reach == position) {
+    const Conversation* conversation = Get(handle);
+    for (const ParkState& park : conversation->parks) {
+      if (park.count == 0 && park.first == position) found.push_back(&park);
+    }
+    reach = std::min(reach, conversation->parent_tokens);
+    handle = conversation->parent;
+  }
+  return found;
+}
+
 Coverage Catalogue::CoverageOf(Handle handle, std::uint32_t limit) const {
   Coverage coverage;
   while (handle != kNoHandle) {
@@ -320,6 +335,10 @@ std::uint32_t Catalogue::TokensIn(Handle handle, std::uint8_t tier) const {
     const ParkState* park = Get(step.conversation)->FindPark(step.key.park);
     if ((park->tiers & tier) == 0) break;
     end = step.tokens.end;
+  }
+  for (const ParkState& park : conversation->parks) {
+    const bool waits = park.count == 0 && park.bytes > 0 && park.pending != nullptr;
+    if (waits && (park.tiers & tier) == 0 && park.first > 0) end = std::min(end, park.first - 1);
   }
   return end;
 }

@@ -37,6 +37,8 @@ struct ParkState {
   std::vector<std::uint32_t> checkpoints;
 
   std::uint32_t end() const { return first + count; }
+  // Recurrent state at `first`, or a part of it, and nothing else.
+  bool IsCheckpoint() const { return count == 0 && bytes > 0 && window_rows.empty(); }
 };
 
 struct Conversation {
@@ -92,9 +94,10 @@ class Catalogue {
   ParkState* AddParkUnindexed(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
   void IndexNewestFirst();
 
-  // The last park takes over `piece`, which begins where it ends: page hashes, window rows,
-  // checkpoints and bytes in the catalogue and the index. Returns `summary` with the same added.
-  ParkSummary GrowLastPark(Handle handle, ParkSummary summary, const ParkSummary& piece);
+  // The park takes over `piece`, which begins where it ends: page hashes, window rows, checkpoints
+  // and bytes in the catalogue and the index. Returns `summary` with the same added.
+  ParkSummary GrowPark(Handle handle, ParkState* park, ParkSummary summary,
+                       const ParkSummary& piece);
 
   // Clears tier bits of a park. When nothing holds it any more it goes, with every later park of
   // the conversation and every fork that stands on them; all of that is returned for removal.
@@ -107,8 +110,11 @@ class Catalogue {
 
   // Parks that hold tokens [0, limit) of the conversation's sequence, root first.
   std::vector<PathPark> Path(Handle handle, std::uint32_t limit) const;
+  // Parks without tokens at this position of the sequence: checkpoints and late window rows.
+  std::vector<const ParkState*> ParksAt(Handle handle, std::uint32_t position) const;
   Coverage CoverageOf(Handle handle, std::uint32_t limit) const;
-  // End of the tokens that tier bit `tier` holds without a gap from 0.
+  // End of the tokens that tier bit `tier` holds without a gap from 0, and from which one can go
+  // on: what a queued checkpoint, or queued window rows, stand for is not there yet.
   std::uint32_t TokensIn(Handle handle, std::uint8_t tier) const;
 
   struct PageMatch {

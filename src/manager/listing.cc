@@ -12,6 +12,19 @@ namespace {
 // Conversations described while the lock is held once.
 constexpr std::size_t kListPiece = 64;
 
+// Of a park's bytes, those of window rows and of recurrent state.
+void AddRowsAndStates(const StateLayout& layout, const ParkState& park, ConversationInfo* info) {
+  std::uint64_t rows = 0;
+  for (const TokenRange& range : park.window_rows) rows += range.size();
+  info->window_rows += rows;
+  for (const Stage& stage : park.stages->stages) {
+    if (IsDraft(stage)) continue;
+    info->window_bytes += rows * GroupRowBytes(layout, stage, RowGroup::kWindow);
+    info->checkpoint_bytes +=
+        park.checkpoints.size() * GroupRowBytes(layout, stage, RowGroup::kState);
+  }
+}
+
 }  // namespace
 
 // All but the rank, which only all conversations together give.
@@ -86,7 +99,9 @@ std::optional<ConversationInfo> CacheImpl::Get(const ConversationId& id) const {
   absl::MutexLock lock(&mu_);
   const Handle handle = catalogue_.FindId(id);
   if (handle == kNoHandle) return std::nullopt;
+  const auto identity = identities_.find(catalogue_.Get(handle)->identity);
   for (const ParkState& park : catalogue_.Get(handle)->parks) {
+    if (identity != identities_.end()) AddRowsAndStates(identity->second.layout, park, &list[0]);
     ConversationInfo::ParkDetail detail;
     detail.park = park.park;
     detail.tokens = TokenRange{park.first, park.end()};
@@ -217,6 +232,7 @@ absl::Status CacheImpl::SetBudget(TierKind kind, std::uint64_t budget_bytes) {
       tiers_[tier]->SetBudget(budget_bytes);
     }
     MakeRoom(tier, 0, EvictReason::kBudget);
+    ThinCheckpoints(tier);
     return absl::OkStatus();
   }
   return absl::NotFoundError("no such tier");

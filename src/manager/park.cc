@@ -106,6 +106,11 @@ std::vector<CacheImpl::CapturePiece> CacheImpl::PlanCapture(EngineSequence& sequ
     if (piece_rows > kExtentRows) piece_rows -= piece_rows % kExtentRows;
   }
   std::vector<CapturePiece> pieces;
+  if (request.boundary && matched > 0) {
+    // Window rows of tokens that are there already go where those are, so that every conversation
+    // that shares the tokens finds them and stores them no second time.
+    PlanWindowRows(sequence, end, {0, matched}, coverage, piece_bytes, &pieces);
+  }
   for (std::uint32_t at = matched; at < end; at += piece_rows) {
     CapturePiece piece;
     piece.tokens = TokenRange{at, std::min(end, at + piece_rows)};
@@ -114,15 +119,15 @@ std::vector<CacheImpl::CapturePiece> CacheImpl::PlanCapture(EngineSequence& sequ
     pieces.push_back(std::move(piece));
   }
   if (request.boundary) {
-    PlanWindowRows(sequence, end, coverage, piece_bytes, &pieces);
+    PlanWindowRows(sequence, end, {matched, end}, coverage, piece_bytes, &pieces);
     PlanCheckpoint(sequence, end, coverage, piece_bytes, &pieces);
   }
   return pieces;
 }
 
-// Adds the window rows that a restore to `end` needs and no park has: to the last piece, and in
-// pieces without tokens what does not fit into it.
-void CacheImpl::PlanWindowRows(EngineSequence& sequence, std::uint32_t end,
+// Adds those of the window rows that a restore to `end` needs which lie in `within` and no park
+// has: to the last piece, and in pieces without tokens what does not fit into it.
+void CacheImpl::PlanWindowRows(EngineSequence& sequence, std::uint32_t end, TokenRange within,
                                const Coverage& coverage, std::uint64_t piece_bytes,
                                std::vector<CapturePiece>* pieces) {
   const StateLayout& layout = sequence.layout();
@@ -137,15 +142,15 @@ void CacheImpl::PlanWindowRows(EngineSequence& sequence, std::uint32_t end,
   for (std::uint32_t i = 0; i < kWindowsKept; ++i) {
     keep = WindowNeedBegin(keep, layout.window_tokens);
   }
-  for (const TokenRange& range :
-       Uncovered(coverage.window_rows, TokenRange{std::max(live, keep), end})) {
+  const std::uint32_t from = std::max({live, keep, within.begin});
+  for (const TokenRange& range : Uncovered(coverage.window_rows, TokenRange{from, within.end})) {
     TokenRange part{range.begin, range.begin};
     for (; part.begin < range.end; part.begin = part.end) {
       // All stages of a row go into one park: its list of window rows speaks for every layer.
       const std::uint64_t used = pieces->empty() ? piece_bytes : pieces->back().bytes;
       std::uint64_t rows = (piece_bytes - std::min(piece_bytes, used)) / row_bytes;
       if (rows == 0) {
-        pieces->push_back(CapturePiece{TokenRange{end, end}, {}, {}, {}, 0});
+        pieces->push_back(CapturePiece{TokenRange{within.end, within.end}, {}, {}, {}, 0});
         rows = std::max<std::uint64_t>(1, piece_bytes / row_bytes);
       }
       part.end = static_cast<std::uint32_t>(
@@ -159,16 +164,18 @@ void CacheImpl::PlanWindowRows(EngineSequence& sequence, std::uint32_t end,
   }
 }
 
-// Adds the recurrent state at `end`. One that is larger than a park is spread over several, of
-// which the last alone is marked: nobody looks for a state of which only a part was captured.
+// Adds the recurrent state at `end`, in parks of its own, so that it can go alone when it is
+// superseded. One that is larger than a park is spread over several, of which the last alone is
+// marked: nobody looks for a state of which only a part was captured.
 void CacheImpl::PlanCheckpoint(EngineSequence& sequence, std::uint32_t end,
                                const Coverage& coverage, std::uint64_t piece_bytes,
                                std::vector<CapturePiece>* pieces) {
   if (!coverage.checkpoints.empty() && coverage.checkpoints.back() == end) return;
   const auto state = CutIntoExtents(sequence.layout(), sequence.stages(), RowGroup::kState,
                                     TokenRange{end, end + 1});
+  const std::size_t before = pieces->size();
   for (const ExtentInfo& extent : state) {
-    if (pieces->empty() || pieces->back().bytes + extent.raw_bytes > piece_bytes) {
+    if (pieces->size() == before || pieces->back().bytes + extent.raw_bytes > piece_bytes) {
       pieces->push_back(CapturePiece{TokenRange{end, end}, {}, {}, {}, 0});
     }
     pieces->back().extents.push_back(extent);
@@ -276,14 +283,19 @@ std::shared_ptr<ParkRecord> CacheImpl::MakeParkRecord(const ParkRequest& request
   return record;
 }
 
-// The conversation's last park, if no writer has begun it and the piece goes on where it ends.
+// The conversation's last park but for checkpoints, if no writer has begun it and the piece goes on
+// where it ends.
 ParkState* CacheImpl::GrowablePark(Conversation* conversation, const ParkRecord& piece) {
-  if (conversation->parks.empty()) return nullptr;
-  ParkState& last = conversation->parks.back();
+  const bool is_state = !piece.extents.empty() && piece.extents.front().group == RowGroup::kState;
+  if (is_state) return nullptr;
+  auto place = std::find_if_not(conversation->parks.rbegin(), conversation->parks.rend(),
+                                [](const ParkState& park) { return park.IsCheckpoint(); });
+  if (place == conversation->parks.rend()) return nullptr;
+  ParkState& last = *place;
   if (last.pending == nullptr || last.pending->begun || last.end() != piece.summary.first_token) {
     return nullptr;
   }
-  // Parts of a large state lie in parks without tokens; such a park must stay without.
+  // Window rows that belong to a position of the path stay there when the tokens after it go.
   if (last.count == 0 && piece.summary.token_count > 0) return nullptr;
   const std::size_t extents = last.pending->record->extents.size() + piece.extents.size();
   if (last.bytes + piece.summary.payload_bytes > kParkBytes || extents > kMostGrownExtents ||
@@ -295,13 +307,13 @@ ParkState* CacheImpl::GrowablePark(Conversation* conversation, const ParkRecord&
 
 // The queued park takes the piece over. Plans made before keep the record and bytes they have: a
 // grown record is another one, and extents keep their numbers.
-void CacheImpl::GrowPending(Handle handle, const ParkRecord& piece,
+void CacheImpl::GrowPending(Handle handle, ParkState* park, const ParkRecord& piece,
                             std::vector<ExtentBytes> payload) {
-  PendingPark& pending = *catalogue_.Get(handle)->parks.back().pending;
+  PendingPark& pending = *park->pending;
   auto grown = std::make_shared<ParkRecord>(*pending.record);
   grown->tokens.insert(grown->tokens.end(), piece.tokens.begin(), piece.tokens.end());
   grown->extents.insert(grown->extents.end(), piece.extents.begin(), piece.extents.end());
-  grown->summary = catalogue_.GrowLastPark(handle, grown->summary, piece.summary);
+  grown->summary = catalogue_.GrowPark(handle, park, grown->summary, piece.summary);
   pending.payload.insert(pending.payload.end(), std::make_move_iterator(payload.begin()),
                          std::make_move_iterator(payload.end()));
   pending.record = std::move(grown);
@@ -324,7 +336,7 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
     Conversation* conversation = catalogue_.Get(spot->conversation);
     ParkState* park = GrowablePark(conversation, *record);
     if (park != nullptr) {
-      GrowPending(spot->conversation, *record, std::move(payload));
+      GrowPending(spot->conversation, park, *record, std::move(payload));
     } else {
       summary.key = ParkKey{conversation->id, conversation->next_park};
       if (conversation->parent != kNoHandle) {

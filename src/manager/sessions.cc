@@ -101,6 +101,7 @@ absl::StatusOr<CacheImpl::SessionFork> CacheImpl::ForkForSession(const Conversat
     fork.stages = *park->stages;
     fork.bytes += park->bytes;
   }
+  for (const ParkState* park : catalogue_.ParksAt(handle, tokens)) fork.bytes += park->bytes;
   fork.spot.id = RandomDigest();
   fork.spot.matched = tokens;
   // The newest of a name is the one that has it.
@@ -173,6 +174,7 @@ absl::Status CacheImpl::WaitStored(const ConversationId& id, std::uint32_t token
       look(*catalogue_.Get(step.conversation)->FindPark(step.key.park));
     }
     for (const ParkState& park : catalogue_.Get(handle)->parks) look(park);
+    for (const ParkState* park : catalogue_.ParksAt(handle, tokens)) look(*park);
     if (queued) return false;
     status = stored ? absl::OkStatus()
                     : absl::ResourceExhaustedError("there was no room for the session");

@@ -139,7 +139,11 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     absl::MutexLock lock(&mu_);
     spill_bytes_per_second_ += 0.2 * (speed - spill_bytes_per_second_);
   }
-  return NoteStored(tier, record->summary.key);
+  const bool noted = NoteStored(tier, record->summary.key);
+  if (!record->extents.empty() && record->extents.front().group == RowGroup::kState) {
+    ThinCheckpoints(tier);
+  }
+  return noted;
 }
 
 // The tiers have what they will have: the queue's own hold on the bytes ends.

@@ -24,6 +24,11 @@ Json TierNames(const std::vector<TierKind>& tiers) {
 
 Json RangeJson(const TokenRange& range) { return Json::array({range.begin, range.end}); }
 
+Json BoundaryJson(const LookupRecord& record) {
+  if (record.boundary_kind == BoundaryKind::kNone) return Json();
+  return {{"position", record.boundary_tokens}, {"kind", BoundaryKindName(record.boundary_kind)}};
+}
+
 Json ParkJson(const ConversationInfo::ParkDetail& park) {
   Json window_rows = Json::array();
   for (const TokenRange& range : park.window_rows) window_rows.push_back(RangeJson(range));
@@ -71,6 +76,9 @@ Json ConversationDetailJson(const ConversationInfo& conversation) {
   std::sort(checkpoints.begin(), checkpoints.end());
   checkpoints.erase(std::unique(checkpoints.begin(), checkpoints.end()), checkpoints.end());
   out["checkpoints"] = checkpoints;
+  out["checkpoint_bytes"] = conversation.checkpoint_bytes;
+  out["window_rows"] = conversation.window_rows;
+  out["window_bytes"] = conversation.window_bytes;
   out["parks"] = std::move(parks);
   return out;
 }
@@ -112,6 +120,7 @@ Json LookupJson(const LookupRecord& record) {
           {"reused_tokens", record.reused_tokens},
           {"conversation", NullIfZero(record.conversation)},
           {"outcome", LookupOutcomeName(record.outcome)},
+          {"boundary", BoundaryJson(record)},
           {"stage_tiers", std::move(stage_tiers)},
           {"seconds", record.lookup_seconds + record.restore_seconds},
           {"lookup_seconds", record.lookup_seconds},

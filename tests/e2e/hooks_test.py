@@ -106,6 +106,15 @@ class HooksTest(ServerTest):
         self.assertEqual(metrics.sum_of("parkade_lookups_total"), 3)
         self.assertEqual(self.calls(server)["reused"], 3)
 
+    def test_hook_cut(self):
+        """A batch ends where state is worth keeping, though it had room for more."""
+        server = self.start(model("recurrent"), "-b", "4096", "-ub", "4096", "--ctx-checkpoints",
+                            "0", slots=1)
+        server.ask(tokens_of("chat", 1500), 8)
+        server.wait_parked()
+        conversation = server.conversation(server.conversations()[0]["id"])
+        self.assertEqual(conversation["checkpoints"], [512, 1024, 1496, 1500, 1507])
+
     def test_hook_decoded(self):
         """A long prompt is parked while it is read."""
         server = self.start(DENSE, *SLOWLY, context=32768)

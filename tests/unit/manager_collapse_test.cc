@@ -104,8 +104,13 @@ TEST(ManagerCollapse, WindowRowsAndStatesOfEveryStepAreKept) {
       ParkNext(rig, *engine, text, 300);
     }
     rig.Settle();
-    EXPECT_EQ(ParkRanges(Only(rig)), (std::vector<TokenRange>{{0, 100}, {100, 700}}));
-    EXPECT_EQ(rig.durable().calls(TierCall::kStore), 2u);
+    // A checkpoint stands alone.
+    const bool state = model.state_layers > 0;
+    EXPECT_EQ(ParkRanges(Only(rig)),
+              state ? (std::vector<TokenRange>{
+                          {0, 100}, {100, 100}, {100, 700}, {300, 300}, {400, 400}, {700, 700}})
+                    : (std::vector<TokenRange>{{0, 100}, {100, 700}}));
+    EXPECT_EQ(rig.durable().calls(TierCall::kStore), state ? 6u : 2u);
     const auto expect_restores = [&] {
       for (const std::size_t at : {300u, 400u, 700u}) {
         auto other = rig.MakeEngine({1});
@@ -113,8 +118,9 @@ TEST(ManagerCollapse, WindowRowsAndStatesOfEveryStepAreKept) {
       }
     };
     expect_restores();
-    if (model.state_layers > 0) {
-      EXPECT_EQ(Only(rig).parks[1].checkpoints, (std::vector<std::uint32_t>{300, 400, 700}));
+    if (state) {
+      EXPECT_EQ(Only(rig).parks[3].checkpoints, (std::vector<std::uint32_t>{300}));
+      EXPECT_EQ(Only(rig).parks[5].checkpoints, (std::vector<std::uint32_t>{700}));
     }
     rig.Settle();
     rig.Close();
@@ -137,8 +143,9 @@ TEST(ManagerCollapse, ABoundaryWithoutNewTokensJoinsWhatItStandsOn) {
     ParkNext(rig, *engine, text, 100, true);
   }
   rig.Settle();
-  EXPECT_EQ(ParkRanges(Only(rig)), (std::vector<TokenRange>{{0, 100}, {100, 500}}));
-  EXPECT_EQ(Only(rig).parks[1].checkpoints, (std::vector<std::uint32_t>{400, 500}));
+  EXPECT_EQ(ParkRanges(Only(rig)),
+            (std::vector<TokenRange>{{0, 100}, {100, 100}, {100, 500}, {400, 400}, {500, 500}}));
+  EXPECT_FALSE(Only(rig).parks[2].window_rows.empty());
   for (const std::size_t at : {400u, 500u}) {
     auto other = rig.MakeEngine();
     EXPECT_EQ(rig.Run(*other, Fork(text, at, 2, 5)).record.reused_tokens, at);
@@ -169,7 +176,8 @@ TEST(ManagerCollapse, AParkWithoutTokensTakesNoTokens) {
   for (const auto& info : rig.cache().List(10, ConversationId())) {
     if (info.tokens != 300) continue;
     const auto detail = rig.cache().Get(info.id);
-    EXPECT_EQ(ParkRanges(*detail), (std::vector<TokenRange>{{0, 200}, {200, 200}, {200, 300}}));
+    EXPECT_EQ(ParkRanges(*detail),
+              (std::vector<TokenRange>{{0, 200}, {200, 200}, {200, 200}, {200, 300}}));
   }
 }
 

@@ -52,6 +52,10 @@ void OnRestoring(std::vector<SlotView>& slots) noexcept {
 void OnReused(int slot, int reused) noexcept {
   Guarded("reused", [&](Session& session) { session.OnReused(slot, reused); });
 }
+bool WantsCut(int slot, int tokens) noexcept {
+  const Session* session = g_session.load(std::memory_order_relaxed);
+  return session != nullptr && session->WantsCut(slot, tokens);
+}
 void OnDecoded(const std::vector<SlotView>& slots) noexcept {
   Guarded("decoded", [&](Session& session) { session.OnDecoded(slots); });
 }

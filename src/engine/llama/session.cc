@@ -22,13 +22,6 @@ namespace {
 constexpr std::uint32_t kBoundaryTokens = 4096;
 // A capture between batches waits for this many bytes, so that segments are not small.
 constexpr std::uint64_t kCaptureBytes = 32ull << 20;
-// llama-server ends a batch this many tokens before the prompt's end, for a checkpoint of its own;
-// a prompt that is asked again needs a state before its end.
-constexpr std::uint32_t kBeforePromptEnd = 4;
-
-// Nearer to the last one a boundary is not worth its bytes: so much is read again in no time.
-constexpr std::uint32_t kBoundaryGap = kPageTokens;
-
 constexpr std::chrono::milliseconds kRefuseEvery(50);
 
 bool IsCompletion(const server_task& task) {
@@ -226,17 +219,18 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
       boundary = boundary || window || state;
       due = due || window || state;
     }
-    if (state && count + kBeforePromptEnd == prompt) boundary = due = true;
     // Where a message of the user begins a client comes back to: it edits the message, compacts
-    // what was before, asks something else after the same system prompt. llama-server ends batches
-    // there.
-    if ((window || state) && count >= track.boundary + kBoundaryGap &&
-        slot.task->params.message_spans.is_user_start(static_cast<std::int32_t>(count))) {
-      boundary = due = true;
-    }
+    // what was before, asks something else after the same system prompt.
+    if (track.boundaries.Wants(count, track.boundary)) boundary = due = true;
     // swallow: what can't be kept is counted.
     if (due) (void)Capture(slot, boundary);
   }
+}
+
+bool Session::WantsCut(int slot, int tokens) const noexcept {
+  const auto track = tracks_.find(slot);
+  return track != tracks_.end() &&
+         track->second.boundaries.Wants(static_cast<std::uint32_t>(tokens), track->second.boundary);
 }
 
 void Session::OnReleased(const SlotView& slot) {

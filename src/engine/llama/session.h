@@ -24,6 +24,7 @@
 #include "src/engine/llama/drafted_sequence.h"
 #include "src/engine/llama/hooks/server_hooks.h"
 #include "src/engine/llama/llama_memory_view.h"
+#include "src/engine/llama/prompt_boundaries.h"
 #include "src/engine/llama/slot_action.h"
 
 namespace parkade {
@@ -62,6 +63,7 @@ class Session {
   void OnLaunched(const SlotView& slot, const server_task& task);
   void OnRestoring(std::vector<SlotView>& slots);
   void OnReused(int slot, int reused);
+  bool WantsCut(int slot, int tokens) const noexcept;
   void OnDecoded(const std::vector<SlotView>& slots);
   void OnReleased(const SlotView& slot);
   void OnIdle(std::vector<SlotView>& slots);
@@ -85,11 +87,13 @@ class Session {
     std::unique_ptr<EngineSequence> sequence;  // while a restore is imported
     server_prompt* prompt = nullptr;           // restored, until the reuse is fixed
     bool placed = false;                       // the restore has begun to change the slot
+    bool no_room = false;                      // the context is full of what others work on
     bool pending = false;                      // the restore has not ended yet
     std::optional<Source> lowest;
-    std::uint32_t captured = 0;  // positions below are held or queued
-    std::uint32_t boundary = 0;  // last position stored with window rows and state
-    bool leftover = false;       // the last capture was cut short
+    std::uint32_t captured = 0;   // positions below are held or queued
+    std::uint32_t boundary = 0;   // last position stored with window rows and state
+    PromptBoundaries boundaries;  // of the task's prompt
+    bool leftover = false;        // the last capture was cut short
     std::uint32_t reused = 0;
     absl::Time launched;
     absl::Time reused_at;
@@ -127,7 +131,8 @@ class Session {
   bool CaptureForSave(const SlotView& slot, const std::shared_ptr<SlotAction>& job);
   bool BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotAction>& job);
   void EndSessionRestore(const SlotView& slot, Track* track);
-  void MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens);
+  std::uint64_t PoolTokens(const SlotView& slot) const;
+  bool MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens);
   void EmptySlot(const SlotView& slot);
   void CaptureLeftovers(const std::vector<SlotView>& slots);
   void DropRestore(Track* track, const SlotView& slot);

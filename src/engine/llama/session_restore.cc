@@ -67,6 +67,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   if (seen != seen_.end()) seen_.erase(seen);
   const bool completion =
       task.type == SERVER_TASK_TYPE_COMPLETION || task.type == SERVER_TASK_TYPE_INFILL;
+  track.boundaries = PromptBoundaries();
   if (!completion || task.is_child()) return;
   // swallow: what can't be kept is counted.
   if (track.leftover) (void)Capture(slot, true);
@@ -89,11 +90,20 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
     if (identity.has_value()) request.identity = *identity;
   }
   AddDraft(&request);
+  // A dense model goes on anywhere.
+  const bool state = view_->layout().has_group(RowGroup::kState);
+  if (request.enabled && (state || view_->layout().has_group(RowGroup::kWindow))) {
+    track.boundaries =
+        BoundariesOf(task.params.message_spans, static_cast<std::uint32_t>(tokens.size()),
+                     request.cacheable_tokens, state);
+    request.user_starts = track.boundaries.user_starts;
+  }
   track.task = task.id;
   track.launched = came;
   track.first_token_seen = false;
   track.lowest = std::nullopt;
   track.placed = false;
+  track.no_room = false;
   track.restore = options_.cache->Lookup(std::move(request));
   track.pending = track.restore->state() != Restore::State::kMiss;
   if (track.pending) ++restoring_;
@@ -123,27 +133,47 @@ void Session::DropRestore(Track* track, const SlotView& slot) {
   track->action = nullptr;
 }
 
-// A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
-// one that works.
-void Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens) {
-  if (!loaded_.params->kv_unified) return;
-  const std::uint64_t pool = llama_n_ctx(wanted.ctx_tgt);
-  while (true) {
-    std::uint64_t used = 0;
-    SlotView* largest = nullptr;
-    for (SlotView& slot : slots) {
-      if (slot.id == wanted.id) continue;
-      used += static_cast<std::uint64_t>(slot.prompt->n_tokens());
-      if (slot.processing || slot.prompt->n_tokens() == 0) continue;
-      if (largest == nullptr || slot.prompt->n_tokens() > largest->prompt->n_tokens()) {
-        largest = &slot;
-      }
-    }
-    if (used + tokens + 1 <= pool || largest == nullptr) return;
-    // swallow: what can't be kept is counted.
-    if (tracks_[largest->id].leftover) (void)Capture(*largest, true);
-    EmptySlot(*largest);
+// What the slot holds of the pool. A restore that goes on holds cells, though the slot's prompt is
+// still empty.
+std::uint64_t Session::PoolTokens(const SlotView& slot) const {
+  const std::uint64_t tokens = static_cast<std::uint64_t>(slot.prompt->n_tokens());
+  const auto found = tracks_.find(slot.id);
+  if (found == tracks_.end() || found->second.restore == nullptr || !found->second.placed) {
+    return tokens;
   }
+  return std::max<std::uint64_t>(tokens, found->second.restore->restored_tokens());
+}
+
+// A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
+// one that works. False: there is no room, and nothing was changed.
+bool Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens) {
+  if (tokens >= static_cast<std::uint32_t>(wanted.n_ctx)) return false;
+  if (!loaded_.params->kv_unified) return true;
+  const std::uint64_t pool = llama_n_ctx(wanted.ctx_tgt);
+  std::uint64_t used = std::uint64_t{tokens} + 1;
+  std::vector<SlotView*> idle;
+  std::uint64_t idle_tokens = 0;
+  for (SlotView& slot : slots) {
+    if (slot.id == wanted.id) continue;
+    if (slot.processing || slot.taken_by != 0) {
+      used += PoolTokens(slot);
+    } else {
+      idle.push_back(&slot);
+      idle_tokens += PoolTokens(slot);
+    }
+  }
+  if (used > pool) return false;
+  std::sort(idle.begin(), idle.end(), [](const SlotView* a, const SlotView* b) {
+    return a->prompt->n_tokens() > b->prompt->n_tokens();
+  });
+  for (SlotView* slot : idle) {
+    if (used + idle_tokens <= pool) break;
+    idle_tokens -= PoolTokens(*slot);
+    // swallow: what can't be kept is counted.
+    if (tracks_[slot->id].leftover) (void)Capture(*slot, true);
+    EmptySlot(*slot);
+  }
+  return true;
 }
 
 // llama-server goes on at a position only if memory begins before its window, or if there is a
@@ -216,7 +246,9 @@ bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* t
       // What the slot holds was parked at its release; this is for what did not fit then.
       // swallow: what can't be kept is counted.
       if (track->leftover) (void)Capture(slot, true);
-      MakeRoom(slots, slot, restore.restored_tokens());
+      // Beside those that work there is no room: the slot keeps what it has, the prompt is read.
+      track->no_room = !MakeRoom(slots, slot, restore.restored_tokens());
+      if (track->no_room) return true;
       EmptySlot(slot);
       track->sequence = SequenceOf(slot.id);
       track->placed = true;

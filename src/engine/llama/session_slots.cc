@@ -208,6 +208,7 @@ bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotActi
   track.action = job;
   track.task = --last_action_task_;
   track.placed = false;
+  track.no_room = false;
   track.pending = true;
   ++restoring_;
   slot.taken_by = track.task;
@@ -228,6 +229,10 @@ void Session::EndSessionRestore(const SlotView& slot, Track* track) {
     track->adapters = AdapterSet(*slot.lora);
     track->shifted_from = UINT32_MAX;
     job->Finish({absl::OkStatus(), wanted, totals.bytes, {}});
+    return;
+  }
+  if (track->no_room) {
+    job->Fail(absl::ResourceExhaustedError("the context has no room beside the slots that work"));
     return;
   }
   if (track->placed) EmptySlot(slot);

@@ -48,6 +48,9 @@ void OnGate(const server_task& task) noexcept;
 void OnLaunched(const SlotView& slot, const server_task& task) noexcept;
 void OnRestoring(std::vector<SlotView>& slots) noexcept;
 void OnReused(int slot, int reused) noexcept;
+// Whether the batch is to end after so many tokens of the slot's prompt, so that the state there
+// can be kept. Asked for every token of a prompt.
+bool WantsCut(int slot, int tokens) noexcept;
 void OnDecoded(const std::vector<SlotView>& slots) noexcept;
 void OnReleased(const SlotView& slot) noexcept;
 void OnIdle(std::vector<SlotView>& slots) noexcept;
@@ -140,6 +143,11 @@ void hook_restoring(Slots& slots, State started, State wait) {
     if (views[i].waiting && slots[i].state == started) slots[i].state = wait;
     take_or_release(slots[i], views[i], wait);
   }
+}
+
+template <class Slot>
+bool hook_cut(const Slot& slot) {
+  return WantsCut(slot.id, slot.prompt.n_tokens());
 }
 
 inline void hook_reused(int slot, int reused) { OnReused(slot, reused); }
