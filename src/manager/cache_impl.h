@@ -1,6 +1,7 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
 // restore.cc (import), reading.cc (threads that read ahead), park.cc (capture), spill.cc (writer
-// threads), eviction.cc, thinning.cc, index_limit.cc, accounting.cc (counters), listing.cc (management).
+// threads), eviction.cc, thinning.cc (checkpoints), index_limit.cc, accounting.cc (counters),
+// listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.

@@ -85,6 +85,7 @@ CacheImpl::Victims CacheImpl::TakeSuperseded(std::size_t tier,
 void CacheImpl::ThinCheckpoints(std::size_t tier) {
   const TierUsage usage = tiers_[tier]->usage();
   const std::uint64_t share = usage.budget_bytes / kCheckpointShare;
+  if (share == 0) return;  // whatever there is goes as soon as nobody uses it
   {
     absl::MutexLock lock(&mu_);
     ThinningState& state = thinning_[tier];
@@ -129,6 +130,11 @@ void CacheImpl::ThinCheckpoints(std::size_t tier) {
     chosen.push_back(std::move(found[i]));
   }
   const Victims taken = TakeSuperseded(tier, chosen);
+  if (bytes - taken.bytes > share) {
+    // Some are in use or queued: their turn comes without another write.
+    absl::MutexLock lock(&mu_);
+    thinning_[tier].share = 0;
+  }
   if (taken.keys.empty()) return;
   RemoveFromTiers(taken.cascade, EvictReason::kSuperseded);
   const absl::Status removed = tiers_[tier]->Remove(taken.keys);

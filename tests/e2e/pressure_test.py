@@ -1,4 +1,4 @@
-"""A context that is nearly full: idle slots give way, or the prompt is read; nothing ever aborts."""
+"""A context that is nearly full: idle slots give way, or the prompt is read; nothing aborts."""
 
 import json
 import threading

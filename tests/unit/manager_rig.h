@@ -88,6 +88,8 @@ class Rig {
   // What the durable tier writes to; open while the cache is closed.
   Tier& durable_medium() { return *medium_; }
   const Digest128& identity() const { return identity_; }
+  // Of the disk tier.
+  const std::string& folder() const { return folder_; }
 
   // An engine of the rig's model, its layers split by `shares`.
   std::unique_ptr<FakeEngine> MakeEngine(std::vector<int> shares = {1});

@@ -37,6 +37,7 @@ absl::Status Reconciler::LoadChains() {
   if (!scanned.ok()) return scanned;
   // A park that was given up may have been taken back from another segment meanwhile.
   for (const ParkKey& key : damaged_rows_) {
+    if (loose_.contains(key)) continue;
     const auto it = chains_.find(key.conversation);
     if (it == chains_.end()) continue;
     Chain& chain = it->second;

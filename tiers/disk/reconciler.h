@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,12 +91,13 @@ class Reconciler {
   const RecoveryOptions& options_;
   RecoveryReport report_;
 
-  std::vector<ParkOwner> parks_;             // ascending by segment
-  std::vector<SmallOwner> small_;            // as the rows are
-  std::vector<ParkOwner> broken_;            // rows to delete
-  std::vector<ParkKey> damaged_rows_;        // keys whose values can't be read
-  std::vector<SegmentFile> files_;           // ascending by segment
-  std::vector<SegmentFile> orphans_;         // ascending
+  std::vector<ParkOwner> parks_;       // ascending by segment
+  std::vector<SmallOwner> small_;      // as the rows are
+  std::vector<ParkOwner> broken_;      // rows to delete
+  std::vector<ParkKey> damaged_rows_;  // keys whose values can't be read
+  std::set<ParkKey> loose_;            // of those, parks without tokens: nothing stands on them
+  std::vector<SegmentFile> files_;     // ascending by segment
+  std::vector<SegmentFile> orphans_;   // ascending
   absl::flat_hash_set<std::uint64_t> dead_;  // named by a tombstone
   std::vector<std::uint64_t> drop_;          // files to unlink
   std::vector<std::string> strays_;

@@ -201,6 +201,10 @@ absl::Status Reconciler::DeleteBroken() {
     absl::StatusOr<std::string> row = db_->Get(Family::kManifest, ManifestKey(key));
     const std::string value = row.ok() ? *row : std::string();
     if (absl::Status s = AppendParkDeletion(*db_, key, value, &batch); !s.ok()) return s;
+    const absl::StatusOr<RefRow> readable = UnwrapRef(value);
+    if (!readable.ok()) continue;
+    const absl::StatusOr<ParkSummary> summary = DecodeManifest(key, readable->inner);
+    if (summary.ok() && summary->token_count == 0) loose_.insert(key);
   }
   return batch.empty() ? absl::OkStatus() : db_->Write(batch, true);
 }
