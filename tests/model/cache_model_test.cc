@@ -129,11 +129,13 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
         }
         if (step == 2) Reread(engine.tokens());
       }
-      // Where a step was begun alone, the others wait for it together.
-      const std::vector<ParkEvent> parks = rig_.sink().events().parks;
-      if (captured && parks.size() == before + 4) {
-        EXPECT_EQ(parks[before + 2].key, parks[before + 1].key);
-        EXPECT_EQ(parks[before + 3].key, parks[before + 1].key);
+      // Where a step was begun alone, the others wait for it together; their states stay alone.
+      std::vector<ParkEvent> parks = rig_.sink().events().parks;
+      parks.erase(parks.begin(), parks.begin() + static_cast<std::ptrdiff_t>(before));
+      std::erase_if(parks, [](const ParkEvent& park) { return park.tokens == 0; });
+      if (captured && parks.size() == 4) {
+        EXPECT_EQ(parks[2].key, parks[1].key);
+        EXPECT_EQ(parks[3].key, parks[1].key);
         ++collapses_;
       }
       Reread(engine.tokens());

@@ -241,6 +241,8 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   partial.matched_tokens = 70;
   partial.usable_tokens = 64;
   partial.reused_tokens = 64;
+  partial.boundary_tokens = 64;
+  partial.boundary_kind = BoundaryKind::kSystem;
   partial.conversation = kFirst;
   partial.outcome = LookupOutcome::kPartial;
   partial.hit_tokens[static_cast<int>(Source::kDisk)] = 64;
@@ -268,6 +270,7 @@ TEST_F(ApiTest, LookupsInTheirShape) {
             "{\"time\":1700000000.5,\"prompt_tokens\":100,\"matched_tokens\":70,"
             "\"usable_tokens\":64,\"reused_tokens\":64,"
             "\"conversation\":\"0000000000000001000000000000000a\",\"outcome\":\"partial\","
+            "\"boundary\":{\"position\":64,\"kind\":\"system\"},"
             "\"stage_tiers\":[\"ram\",\"disk\"],\"seconds\":0.75,\"lookup_seconds\":0.25,"
             "\"restore_seconds\":0.5,\"restored_bytes\":9,\"hit_tokens\":{\"disk\":64},"
             "\"miss_tokens\":{\"new\":6,\"diverged\":30},\"reason\":\"diverged\","
@@ -277,6 +280,7 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   EXPECT_EQ(json["lookups"][1]["first_difference"], Json());
   EXPECT_EQ(json["lookups"][1]["conversation"], Json());
   EXPECT_EQ(json["lookups"][2]["reason"], Json());
+  EXPECT_EQ(json["lookups"][2]["boundary"], Json());
 }
 
 TEST_F(ApiTest, ForgetSaysWhatForksKeep) {
