@@ -1,5 +1,5 @@
-# LlamaSequence on tiny models, without a server. The models are made when a test program that needs
-# them is built; Python's packages gguf and numpy make them.
+# LlamaSequence on tiny models, and the rule of boundaries, without a server. The models are made when
+# a test program that needs them is built; Python's packages gguf and numpy make them.
 if(NOT TARGET parkade_engine_llama)
   return()
 endif()
@@ -22,7 +22,7 @@ add_custom_command(OUTPUT ${parkade_models}
   DEPENDS ${parkade_make_models})
 add_custom_target(parkade_test_models DEPENDS ${parkade_models})
 
-foreach(test state identity stages)
+foreach(test boundaries state identity stages)
   parkade_test(llama_${test}_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/llama_${test}_test.cc
     DEPENDS parkade_engine_llama
