@@ -1,5 +1,5 @@
-# LlamaSequence on tiny models, and the rule of boundaries, without a server. The models are made when
-# a test program that needs them is built; Python's packages gguf and numpy make them.
+# LlamaSequence on tiny models, and the rule of boundaries, without a server. The models are made
+# when a test program that needs them is built; Python's packages gguf and numpy make them.
 if(NOT TARGET parkade_engine_llama)
   return()
 endif()
