@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=config/steps.sh
 . "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-readonly python_packages=(gguf==0.17.1 numpy==2.2.6)
+readonly python_packages=(gguf==0.17.1 numpy==2.2.6 openai==3.57.0 anthropic==2.14.0)
 
 missing_packages() {
   local wanted
