@@ -186,6 +186,18 @@ absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t wind
   return absl::OkStatus();
 }
 
+// While other sequences are decoded llama.cpp moves states from cell to cell.
+absl::Status LlamaSequence::FindStateAgain() {
+  for (std::size_t s = 0; s < rows_.size(); ++s) {
+    const MemorySection& section = view_->sections()[s];
+    if (section.group != RowGroup::kState) continue;
+    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens_);
+    if (!rows.ok()) return rows.status();
+    rows_[s] = *std::move(rows);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& extent,
                                    absl::Span<const char> raw) {
   if (mode_ != Mode::kImport) return absl::FailedPreconditionError("no import is running");
@@ -194,6 +206,13 @@ absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& ext
   }
   const std::vector<PlaneSlice> slices = SlicesOf(layout(), stored.stages[extent.stage], extent);
   if (slices.empty()) return absl::DataLossError("the extent does not fit the layout");
+  if (extent.group == RowGroup::kState) {
+    absl::Status found = FindStateAgain();
+    if (!found.ok()) {
+      Clear();
+      return found;
+    }
+  }
   try {
     for (const PlaneSlice& slice : slices) {
       const SectionRows& rows = RowsOf(slice.plane);
