@@ -13,13 +13,22 @@ namespace {
 constexpr std::uint32_t kTokens = 300;
 constexpr std::uint32_t kOthers = 50;
 constexpr std::uint32_t kMore = 20;
+constexpr int kBetween = 60;
+constexpr float kNear = 0.05f;
 constexpr std::int32_t kRestored = 2;
 
-ContextOptions Options() {
+struct Memory {
+  std::string kind;
+  // One pool for all sequences: rows are placed elsewhere when they come later, and sums round
+  // differently.
+  bool unified = false;
+};
+
+ContextOptions Options(bool unified) {
   ContextOptions options;
   options.sequences = 4;
-  options.unified = false;
-  options.cells = 4 * 512;
+  options.unified = unified;
+  options.cells = 4 * 1024;
   return options;
 }
 
@@ -39,42 +48,56 @@ void DecodeTogether(Engine& engine, const std::vector<std::int32_t>& sequences, 
   llama_batch_free(batch);
 }
 
-class Slices : public testing::TestWithParam<std::string> {};
+class Slices : public testing::TestWithParam<Memory> {};
 
-INSTANTIATE_TEST_SUITE_P(Memory, Slices,
-                         testing::Values("dense", "window", "recurrent", "hybrid", "hybrid_window"),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Kinds, Slices,
+                         testing::Values(Memory{"dense"}, Memory{"window"}, Memory{"recurrent"},
+                                         Memory{"hybrid"}, Memory{"hybrid_window"},
+                                         Memory{"dense", true}, Memory{"window", true},
+                                         Memory{"hybrid", true}, Memory{"hybrid_window", true}),
+                         [](const auto& info) {
+                           return info.param.kind + (info.param.unified ? "_unified" : "");
+                         });
+
+// Enough that in one pool their rows come round to what a window has left behind.
+int GoOn(Engine& engine, int position) {
+  for (int i = 0; i < kBetween; ++i) {
+    DecodeTogether(engine, {1, 0}, position++);
+    DecodeTogether(engine, {0, 1}, position++);
+  }
+  return position;
+}
 
 // What all sequences say next; `sliced`: the others go on in the middle of the import.
-std::vector<std::vector<float>> Answers(const std::string& kind, const Image& image, bool sliced) {
-  Engine engine(kind, Options());
+std::vector<std::vector<float>> Answers(const Memory& memory, const Image& image, bool sliced) {
+  Engine engine(memory.kind, Options(memory.unified));
   EXPECT_EQ(engine.Decode(0, 0, kOthers, 3), 0);
   LlamaSequence sequence = engine.Sequence(kRestored);
   if (sliced) {
     EXPECT_EQ(sequence.BeginImport(image.tokens, image.window_begin), absl::OkStatus());
   }
   EXPECT_EQ(engine.Decode(1, 0, kOthers, 4), 0);
-  DecodeTogether(engine, {0, 1}, kOthers);
-  if (sliced) {
-    for (std::size_t i = 0; i < image.extents.size(); ++i) {
-      const StoredExtent& extent = image.extents[i];
-      EXPECT_EQ(sequence.Import(image.stages, extent.info, extent.raw), absl::OkStatus());
-      // Back and forth, also when the state is there already.
-      DecodeTogether(engine, {1, 0}, static_cast<int>(kOthers + 1 + 2 * i));
-      DecodeTogether(engine, {0, 1}, static_cast<int>(kOthers + 2 + 2 * i));
+  int position = kOthers;
+  RowGroup before = RowGroup::kFull;
+  for (const StoredExtent& extent : image.extents) {
+    // What is imported wrongly after it lies where the others have just written.
+    if (&extent == image.extents.data() || extent.info.group != before) {
+      position = GoOn(engine, position);
     }
+    before = extent.info.group;
+    if (sliced) {
+      EXPECT_EQ(sequence.Import(image.stages, extent.info, extent.raw), absl::OkStatus());
+    }
+  }
+  if (sliced) {
     EXPECT_EQ(sequence.FinishImport(image.tokens), absl::OkStatus());
   } else {
-    for (std::size_t i = 0; i < image.extents.size(); ++i) {
-      DecodeTogether(engine, {1, 0}, static_cast<int>(kOthers + 1 + 2 * i));
-      DecodeTogether(engine, {0, 1}, static_cast<int>(kOthers + 2 + 2 * i));
-    }
     EXPECT_EQ(Restore(engine.Sequence(kRestored), image, image.tokens), absl::OkStatus());
   }
   std::vector<std::vector<float>> answers;
   EXPECT_EQ(engine.Decode(kRestored, kTokens, kTokens + kMore, 5), 0);
   answers.push_back(engine.Logits());
-  const auto others = static_cast<std::uint32_t>(kOthers + 1 + 2 * image.extents.size());
+  const auto others = static_cast<std::uint32_t>(position);
   for (const std::int32_t other : {0, 1}) {
     EXPECT_EQ(engine.Decode(other, others, others + kMore, 6), 0);
     answers.push_back(engine.Logits());
@@ -83,15 +106,17 @@ std::vector<std::vector<float>> Answers(const std::string& kind, const Image& im
 }
 
 TEST_P(Slices, OthersAreDecodedBetween) {
-  Engine source(GetParam(), Options());
+  Engine source(GetParam().kind, Options(GetParam().unified));
   ASSERT_EQ(source.Decode(0, 0, kTokens), 0);
   const absl::StatusOr<Image> image = Capture(source.Sequence(0), kTokens);
   ASSERT_TRUE(image.ok()) << image.status();
   ASSERT_EQ(source.Decode(0, kTokens, kTokens + kMore, 5), 0);
   const std::vector<std::vector<float>> whole = Answers(GetParam(), *image, false);
   const std::vector<std::vector<float>> sliced = Answers(GetParam(), *image, true);
-  EXPECT_LE(Distance(whole[0], source.Logits()), 0.05f);
-  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(Distance(whole[i], sliced[i]), 0) << i;
+  EXPECT_LE(Distance(whole[0], source.Logits()), kNear);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_LE(Distance(whole[i], sliced[i]), GetParam().unified ? kNear : 0) << i;
+  }
 }
 
 }  // namespace

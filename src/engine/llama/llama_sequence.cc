@@ -186,11 +186,12 @@ absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t wind
   return absl::OkStatus();
 }
 
-// While other sequences are decoded llama.cpp moves states from cell to cell.
-absl::Status LlamaSequence::FindStateAgain() {
+// While other sequences are decoded, llama.cpp moves states from cell to cell and gives the cells
+// of rows before the window to others.
+absl::Status LlamaSequence::FindAgain(RowGroup group) {
   for (std::size_t s = 0; s < rows_.size(); ++s) {
     const MemorySection& section = view_->sections()[s];
-    if (section.group != RowGroup::kState) continue;
+    if (section.group != group) continue;
     absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens_);
     if (!rows.ok()) return rows.status();
     rows_[s] = *std::move(rows);
@@ -206,8 +207,8 @@ absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& ext
   }
   const std::vector<PlaneSlice> slices = SlicesOf(layout(), stored.stages[extent.stage], extent);
   if (slices.empty()) return absl::DataLossError("the extent does not fit the layout");
-  if (extent.group == RowGroup::kState) {
-    absl::Status found = FindStateAgain();
+  if (extent.group != RowGroup::kFull) {
+    absl::Status found = FindAgain(extent.group);
     if (!found.ok()) {
       Clear();
       return found;

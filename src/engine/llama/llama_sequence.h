@@ -61,7 +61,7 @@ class LlamaSequence : public EngineSequence {
     std::map<std::uint64_t, std::uint64_t> intervals_;
   };
 
-  absl::Status FindStateAgain();
+  absl::Status FindAgain(RowGroup group);
   absl::Status CheckEnds(std::uint32_t tokens) const;
   absl::Status CheckImported(std::uint32_t tokens) const;
   absl::Status Truncate(std::uint32_t tokens);
