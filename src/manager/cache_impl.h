@@ -83,6 +83,7 @@ class CacheImpl : public ConversationCache {
   std::vector<std::uint64_t> PageHashes(const Digest128& identity,
                                         absl::Span<const Token> tokens) const;
   void MakePlan(const std::shared_ptr<RestoreOp>& op);
+  void ReadFollowingTokens(Handle conversation, std::uint32_t matched) ABSL_LOCKS_EXCLUDED(mu_);
   struct TokenSource {
     PathPark step;
     std::uint32_t count = 0;  // tokens of the whole park

@@ -16,6 +16,8 @@ namespace {
 constexpr std::size_t kContinuations = 16;
 // A plan is made again this often when a part of it turns out to be gone.
 constexpr int kPlanAttempts = 4;
+// How many tokens after the match are read, so that they are in memory when the answer is parked.
+constexpr std::uint32_t kFollowingTokens = 4096;
 
 std::uint32_t CommonPrefix(const Token* a, const Token* b, std::uint32_t count) {
   std::uint32_t i = 0;
@@ -400,6 +402,24 @@ bool CacheImpl::GiveUpPark(RestoreOp* op, std::uint32_t index, const absl::Statu
   return tier != kFromQueue && GiveUpCopy(static_cast<std::size_t>(tier), key, status);
 }
 
+// An answer that is given again is recognised past its last full page only if its tokens are in
+// memory then: the park path reads nothing.
+void CacheImpl::ReadFollowingTokens(Handle conversation, std::uint32_t matched) {
+  std::vector<TokenSource> sources;
+  {
+    absl::MutexLock lock(&mu_);
+    const Conversation* found = catalogue_.Get(conversation);
+    if (found == nullptr) return;
+    const std::uint32_t limit = std::min(found->tip(), matched + kFollowingTokens);
+    for (const PathPark& step : catalogue_.Path(conversation, limit)) {
+      if (step.tokens.end > matched) sources.push_back(TokenSourceOf(step));
+    }
+  }
+  for (const TokenSource& source : sources) {
+    if (source.queued == nullptr) (void)TokensOf(source.step.key, source.count, source.tiers);
+  }
+}
+
 void CacheImpl::MakePlan(const std::shared_ptr<RestoreOp>& op) {
   for (int attempt = 0; attempt < kPlanAttempts && !op->cancelled; ++attempt) {
     if (!FindBestMatch(op.get())) break;
@@ -408,12 +428,20 @@ void CacheImpl::MakePlan(const std::shared_ptr<RestoreOp>& op) {
     if (choice == Choice::kNotWorth) break;
     std::uint32_t failed = 0;
     const absl::Status status = CollectExtents(op.get(), &failed);
-    if (status.ok()) return StartReading(op);
+    if (status.ok()) {
+      const Handle conversation = op->match.conversation;
+      const std::uint32_t matched = op->match.matched;
+      StartReading(op);
+      return ReadFollowingTokens(conversation, matched);
+    }
     if (!GiveUpPark(op.get(), failed, status)) break;
   }
   Unpin(op.get());
+  const Handle conversation = op->match.conversation;
+  const std::uint32_t matched = op->match.matched;
   op->lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);
   op->SetState(Restore::State::kMiss);
+  if (matched > 0) ReadFollowingTokens(conversation, matched);
 }
 
 }  // namespace parkade
