@@ -241,7 +241,7 @@ void Session::OnReleased(const SlotView& slot) {
   const bool action = track.task < -1;
   // What a session's restore left for the next task stays.
   if (!action) RemoveMarker(&track);
-  if (track.restore != nullptr) DropRestore(&track, slot);
+  if (track.in_flight()) DropRestore(&track, slot);
   track.task = -1;
   if (action) return;
   if (Cacheable(slot)) {
@@ -267,7 +267,7 @@ void Session::OnIdle(std::vector<SlotView>& slots) {
   // A launch that failed after its look-up: what it reads would hold buffers and pins.
   for (const SlotView& slot : slots) {
     Track& track = tracks_[slot.id];
-    if (track.restore != nullptr) DropRestore(&track, slot);
+    if (track.in_flight()) DropRestore(&track, slot);
   }
   CaptureLeftovers(slots);
   StepActions(slots);
@@ -301,7 +301,7 @@ void Session::OnStopping() {
     TakeShifts();
     for (const SlotView& slot : slots) {
       Track& track = tracks_[slot.id];
-      if (track.restore != nullptr) DropRestore(&track, slot);
+      if (track.in_flight()) DropRestore(&track, slot);
       // swallow: what can't be kept is counted.
       if (slot.processing && Cacheable(slot)) (void)Capture(slot, true);
     }

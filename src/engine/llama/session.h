@@ -80,9 +80,21 @@ class Session {
   HookTimes hook_times() const;
 
  private:
+  // The beginning of a prompt that another slot is reading.
+  struct SharedRead {
+    int slot = -1;
+    int task = -1;
+    std::uint32_t tokens = 0;
+    LookupRequest request;  // asked again when they are read
+  };
   // What is known of one slot beyond what the server keeps.
   struct Track {
+    // A restore, or the wait for another slot's read, is going on.
+    bool in_flight() const { return restore != nullptr || pending; }
+
     int task = -1;
+    int reused_task = -1;  // whose reuse is fixed: from then on the prompt's tokens are its own
+    std::optional<SharedRead> shared;
     std::unique_ptr<Restore> restore;          // from launch until the reuse is fixed
     std::unique_ptr<EngineSequence> sequence;  // while a restore is imported
     server_prompt* prompt = nullptr;           // restored, until the reuse is fixed
@@ -137,6 +149,9 @@ class Session {
   void CaptureLeftovers(const std::vector<SlotView>& slots);
   void DropRestore(Track* track, const SlotView& slot);
   bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
+  std::optional<SharedRead> FindSharedRead(const SlotView& slot, const server_task& task,
+                                           const LookupRequest& request);
+  bool SharedReadEnded(const std::vector<SlotView>& slots, Track* track);
   void AddCheckpoint(const SlotView& slot, std::uint32_t tokens);
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);

@@ -61,7 +61,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   TakeShifts();
   NoteAdapters(slot);
   Track& track = tracks_[slot.id];
-  if (track.restore != nullptr) DropRestore(&track, slot);
+  if (track.in_flight()) DropRestore(&track, slot);
   auto seen = seen_.find(task.id);
   const absl::Time came = seen == seen_.end() ? absl::Now() : seen->second;
   if (seen != seen_.end()) seen_.erase(seen);
@@ -104,8 +104,9 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   track.lowest = std::nullopt;
   track.placed = false;
   track.no_room = false;
+  track.shared = FindSharedRead(slot, task, request);
   track.restore = options_.cache->Lookup(std::move(request));
-  track.pending = track.restore->state() != Restore::State::kMiss;
+  track.pending = track.restore->state() != Restore::State::kMiss || track.shared.has_value();
   if (track.pending) ++restoring_;
 }
 
@@ -128,6 +129,7 @@ void Session::DropRestore(Track* track, const SlotView& slot) {
   track->pending = false;
   track->sequence.reset();
   track->restore.reset();
+  track->shared.reset();
   if (track->action == nullptr) return;
   track->action->Fail(absl::CancelledError("the restore was interrupted"));
   track->action = nullptr;
@@ -280,6 +282,11 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
       slot.finished = true;
       continue;
     }
+    if (track.shared.has_value() && !SharedReadEnded(slots, &track)) {
+      slot.started = false;
+      slot.waiting = true;
+      continue;
+    }
     const absl::Time begin = absl::Now();
     const bool ended = StepRestore(slots, slot, &track, !others);
     if (others) {
@@ -316,6 +323,7 @@ void Session::OnReused(int slot, int reused) {
   track.captured = std::min(track.captured, tokens);
   track.boundary = std::min(track.boundary, tokens);
   track.reused = tokens;
+  track.reused_task = track.task;
   track.reused_at = absl::Now();
   RemoveMarker(&track);
   if (track.restore == nullptr) return;
