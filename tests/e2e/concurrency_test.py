@@ -1,29 +1,12 @@
 """Several requests at once, pinned slots, clients that go away."""
 
 import json
-import threading
 import unittest
 
+from chat_client import at_once
 from parkade_process import ServerTest, model, tokens_of, wait_until
 
 DENSE = model("dense")
-
-
-def at_once(calls):
-    """Runs all calls at the same time and returns their results in order."""
-    results = [None] * len(calls)
-    barrier = threading.Barrier(len(calls))
-
-    def run(index, call):
-        barrier.wait()
-        results[index] = call()
-
-    threads = [threading.Thread(target=run, args=(i, call)) for i, call in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 class ConcurrencyTest(ServerTest):

@@ -74,40 +74,6 @@ class ForkTest(ServerTest):
             self.assertEqual(grown["bytes"] - conversation["bytes"],
                              ROW_BYTES * (tokens - conversation["tokens"]))
 
-    def test_two_clients_interleaved(self):
-        """Scenario 12: neither overwrites the other; nothing of the prefix is read again."""
-        server = self.start(model("dense"), slots=1)
-        branches, answers = self.two_branches(server)
-        for turn in range(3):
-            for i in range(2):
-                held = len(branches[i]) + ANSWER_TOKENS - 1
-                branches[i] = self.next_turn(branches[i], answers[i], f"turn {turn} of {i}")
-                answers[i] = server.ask(branches[i], ANSWER_TOKENS)
-                self.assert_served(server, "ram", held, len(branches[i]))
-        conversations = self.parked(server, 2)
-        total = sum(c["bytes"] for c in conversations)
-        tokens = sum(len(b) + ANSWER_TOKENS - 1 for b in branches) - COMMON_TOKENS
-        self.assertEqual(total, ROW_BYTES * tokens)
-
-    def test_last_message_edited(self):
-        """Scenario 10: each time only the message and what follows is read."""
-        server = self.start(model("dense"))
-        history = tokens_of("history", COMMON_TOKENS)
-        server.ask(history + tokens_of("message", 40), 16)
-        server.wait_parked()
-        server.kill()
-        server = self.start(model("dense"))
-        for edit in range(3):
-            prompt = history + tokens_of(f"edit {edit}", 40)
-            answer = server.ask(prompt, 16)
-            self.assertEqual(answer.cache_n, COMMON_TOKENS)
-            lookup = server.last_lookup()
-            self.assertEqual(lookup["miss_tokens"], {"new": 1, "diverged": 39})
-            self.assertEqual(lookup["first_difference"], COMMON_TOKENS)
-        plain = self.start_plain(model("dense"))
-        plain.ask(history, 1)
-        self.assert_same_answer(answer, plain.ask(prompt, 16))
-
     def test_recurrent_resumes_at_a_checkpoint(self):
         """A state can't be cut: a branch goes on from the last one stored below it."""
         server = self.start(model("recurrent"))

@@ -7,7 +7,7 @@ import re
 import threading
 import unittest
 
-from parkade_process import ROOT, ServerTest, model, tokens_of, wait_until
+from parkade_process import ROOT, ServerTest, model, tokens_of
 
 DENSE = model("dense")
 # Small batches, so that a prompt takes many of them.
@@ -240,38 +240,6 @@ class HooksTest(ServerTest):
         server = self.start(DENSE, context=32768)
         server.ask(prompt, 16)
         self.assert_served(server, "disk", 3000)
-
-    def test_client_leaves_in_the_middle_of_a_prompt(self):
-        """Scenario 13: computing stops, what was read is parked, and the retry reuses it."""
-        server = self.start(DENSE, *SLOWLY, context=32768)
-        prompt, connection, response = self.read_until(server, LONG_TOKENS // 2)
-        response.close()
-        connection.close()
-        log = server.wait_for_line("stop processing: n_tokens = ")
-        read = int(re.search(r"stop processing: n_tokens = (\d+)", log)[1])
-        self.assertGreaterEqual(read, LONG_TOKENS // 2)
-        self.assertLess(read, LONG_TOKENS)
-        server.wait_durable(read)
-        # Another chat takes the slot's place in memory; a restart takes them all.
-        server.kill()
-        server = self.start(DENSE, *SLOWLY, context=32768)
-        answer = server.ask(prompt, 64)
-        self.assert_served(server, "disk", read, LONG_TOKENS)
-        plain = self.start_plain(DENSE, *SLOWLY, context=32768)
-        self.assertEqual(answer.tokens, plain.ask(prompt, 64).tokens)
-
-    def test_retry_in_the_same_process(self):
-        server = self.start(DENSE, *SLOWLY, context=32768)
-        prompt, connection, response = self.read_until(server, 3000)
-        response.close()
-        connection.close()
-        server.wait_for_line("stop processing: n_tokens = ")
-        for name in ("other", "third"):
-            server.ask(tokens_of(name, 100), 1)
-        answer = server.ask(prompt, 1)
-        self.assertGreaterEqual(answer.cache_n, 3000)
-        wait_until(lambda: server.last_lookup()["prompt_tokens"] == LONG_TOKENS, "the lookup")
-        self.assert_served(server, "ram", 3000, LONG_TOKENS)
 
 
 if __name__ == "__main__":
