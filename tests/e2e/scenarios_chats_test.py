@@ -118,6 +118,9 @@ class ChatsScenariosTest(ChatTest):
         computed, read, _ = ask_all([prompt[:-own // 2] + tokens_of(f"other {i}", own // 2)
                                   for i, prompt in enumerate(prompts)])
         self.assertLessEqual(computed, most - len(system))
+        for lookup in self.server.lookups(clients):
+            self.assertGreaterEqual(lookup["reused_tokens"], len(system), lookup)
+            self.assertLessEqual(set(lookup["hit_tokens"]), {"ram", "disk"}, lookup)
         self.assertGreater(read, 0)
         self.assertLessEqual(read, stored)
 
