@@ -282,6 +282,19 @@ absl::StatusOr<json> ServerProcess::GetJson(const std::string& path) {
   return parsed;
 }
 
+absl::StatusOr<json> ServerProcess::PostJson(const std::string& path, const json& body) {
+  const std::string sent = body.dump();
+  std::string text;
+  const absl::Status asked =
+      Ask(path, &sent, [&text](std::string_view piece) { text.append(piece); });
+  if (!asked.ok()) return asked;
+  json parsed = json::parse(text, nullptr, false);
+  if (parsed.is_discarded() || parsed.contains("error")) {
+    return absl::InternalError(absl::StrCat(path, ": ", text));
+  }
+  return parsed;
+}
+
 absl::StatusOr<Completion> ServerProcess::Complete(const CompletionRequest& request) {
   const json body = {{"prompt", request.prompt}, {"n_predict", request.answer_tokens},
                      {"stream", true},           {"temperature", 0},

@@ -43,6 +43,7 @@ class ServerProcess {
 
   absl::StatusOr<Completion> Complete(const CompletionRequest& request);
   absl::StatusOr<nlohmann::json> GetJson(const std::string& path);
+  absl::StatusOr<nlohmann::json> PostJson(const std::string& path, const nlohmann::json& body);
   absl::StatusOr<std::string> GetText(const std::string& path);
   // Waits until a conversation is durable up to this many tokens.
   absl::Status WaitDurable(std::uint32_t tokens);

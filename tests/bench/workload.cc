@@ -44,6 +44,7 @@ const std::vector<Workload>& Workloads() {
       {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},
       {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},
       {"restart", "parkade-server killed and started again", RunRestart},
+      {"resume", "parkade-server decodes a chat that was in RAM, on disk, never away", RunResume},
       {"stages", "the same with the model split over two RPC devices", RunStages},
   };
   return workloads;

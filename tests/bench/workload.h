@@ -58,6 +58,7 @@ absl::StatusOr<Outcome> RunLookup(const BenchOptions& options);
 absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRestart(const BenchOptions& options);
 absl::StatusOr<Outcome> RunEngine(const BenchOptions& options);
+absl::StatusOr<Outcome> RunResume(const BenchOptions& options);
 absl::StatusOr<Outcome> RunStages(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCopy(const BenchOptions& options);
 
