@@ -38,8 +38,9 @@ class Counted:
 class OpenAiTalk:
     """The chat endpoint, through the package openai."""
 
-    def __init__(self, stream):
+    def __init__(self, stream, **fields):
         self.stream = stream
+        self.fields = fields  # of llama-server's own, in every request
         self.messages = [{"role": "system", "content": SYSTEM}]
         self.tools = [{"type": "function", "function": {
             "name": "weather", "description": "the weather of a city", "parameters": CITY}}]
@@ -83,7 +84,7 @@ class CurlTalk(OpenAiTalk):
     """The same endpoint, as a shell script would ask it."""
 
     def send(self, port, body):
-        body = {**body, "stream": self.stream}
+        body = {**body, "stream": self.stream, **self.fields}
         if self.stream:
             body["stream_options"] = {"include_usage": True}
         output = subprocess.run(
@@ -145,7 +146,7 @@ class AnthropicTalk:
         return None
 
 
-class ClientsTest(ServerTest):
+class WordsTest(ServerTest):
     def word_model(self, kind):
         """A model that answers in whole words, so that a text's tokens are those it was made of."""
         path = os.path.join(self.folder, f"{kind}.gguf")
@@ -159,6 +160,8 @@ class ClientsTest(ServerTest):
         output.data.flush()
         return path
 
+
+class ClientsTest(WordsTest):
     def talk(self, kind, Talk, stream):
         path = self.word_model(kind)
         arguments = ("--jinja", "--chat-template-file", TEMPLATE)
