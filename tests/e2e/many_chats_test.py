@@ -1,9 +1,11 @@
-"""More chats than slots, side requests between long turns."""
+"""More chats than slots, side requests between long turns, others in a restore."""
 
+import re
 import unittest
 
+import long_prompt_test as fat
 from chat_client import ANSWER_TOKENS, DELIMITERS, ChatTest, distinct_rows
-from parkade_process import tokens_of
+from parkade_process import ServerTest, tokens_of, wait_until
 
 
 class ManyChatsTest(ChatTest):
@@ -85,6 +87,40 @@ class ManyChatsTest(ChatTest):
 
     def test_side_requests_hybrid(self):
         self.side_requests("hybrid")
+
+
+class StallTest(ServerTest):
+    """Others while one is restored; 500 MiB take many slices."""
+
+    def test_stream_reader_waits_for_one_slice(self):
+        prompt, ask = tokens_of("long", fat.TOKENS), {"id_slot": 0}
+        server = self.start(fat.fat_model(), *fat.LongPromptTest.ARGUMENTS, context=2 * 1024, slots=2,
+                            ram_mib=0)
+        server.ask(prompt, 8, **ask)
+        server.wait_durable(fat.TOKENS + 7)
+        server.ask(tokens_of("too short", 20), 1, **ask)  # takes the slot
+        # A stream in the other slot, which goes on for longer than the restore.
+        stream = server.begin_stream(tokens_of("stream", 20), 900, id_slot=1)
+        response = stream.getresponse()
+        self.assertTrue(response.readline())
+        before = self.decoded(server)
+        server.ask(prompt, 1, **ask)
+        between = self.decoded(server) - before
+        self.assert_served(server, "disk", fat.TOKENS - 1, fat.TOKENS)
+        stream.close()
+        wait_until(lambda: server.log().count("stop processing") == 4, "the stream's end")
+        server.terminate()
+        line = re.search(r"longest slice ([\d.]+) ms; calls: .*restoring (\d+)", server.log())
+        self.assertIsNotNone(line, "the server's last line")
+        slices = int(line[2])
+        print(f"{slices} slices, the longest {line[1]} ms; {between} batches meanwhile")
+        # After every slice the others had a batch.
+        self.assertGreater(slices, 3)
+        self.assertGreaterEqual(between, slices)
+
+    def decoded(self, server):
+        """Batches that the server has decoded."""
+        return server.metrics().get_one("llamacpp:n_decode_total")
 
 
 if __name__ == "__main__":

@@ -142,26 +142,6 @@ class SessionsTest(Sessions, ServerTest):
         server.ask(tokens_of("another", 300))
         self.assertEqual(self.slot(server, "restore", "ram")["n_restored"], 363)
 
-    def test_refusals_leave_the_slot_untouched(self):
-        server = self.start(model("dense"), slots=1)
-        self.error(server, "save", "empty", 400)
-        prompt = tokens_of("chat", 300)
-        first = server.ask(prompt)
-        for name in ("../up", "a/b", "a\\b", "nul\0", "x" * 300, "", ".", "..", "a:b", "\x7f"):
-            for action in ("save", "restore"):
-                self.error(server, action, name, 400)
-        self.assertIn("nobody", self.error(server, "restore", "nobody", 404))
-        self.error(server, "fly", "name", 400)
-        self.error(server, "save", "name", 400, slot=7)
-        self.error(server, "restore", None, 400)
-        status, text = server.request("POST", "/slots/zero?action=save", {"filename": "a"})
-        self.assertEqual(status, 400, text)
-        self.slot(server, "save", "kept")
-        # Still in the slot, and the server still serves.
-        answer = server.ask(prompt + first.tokens + [300])
-        self.assert_served(server, "slot", len(prompt) + 63)
-        self.assertEqual(answer.cache_n, len(prompt) + 63)
-
     def test_another_identity_is_named(self):
         server = self.start(model("dense"), slots=1)
         server.ask(tokens_of("chat", 300))
