@@ -94,8 +94,8 @@ class StallTest(ServerTest):
 
     def test_stream_reader_waits_for_one_slice(self):
         prompt, ask = tokens_of("long", fat.TOKENS), {"id_slot": 0}
-        server = self.start(fat.fat_model(), *fat.LongPromptTest.ARGUMENTS, context=2 * 1024, slots=2,
-                            ram_mib=0)
+        server = self.start(fat.fat_model(), *fat.LongPromptTest.ARGUMENTS, context=2 * 1024,
+                            slots=2, ram_mib=0)
         server.ask(prompt, 8, **ask)
         server.wait_durable(fat.TOKENS + 7)
         server.ask(tokens_of("too short", 20), 1, **ask)  # takes the slot
