@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,12 +25,16 @@
 
 namespace parkade {
 
+inline constexpr std::uint32_t kExplainTokens = 64;
+
 struct LookupRequest {
   Digest128 identity;         // from RegisterIdentity
   std::vector<Token> tokens;  // the whole prompt
   // Tokens of the prompt that can be served from a cache: less than tokens.size() where something
   // follows whose state is not reproducible from token ids (an image).
   std::uint32_t cacheable_tokens = 0;
+  // Parts of the prompt that are reused as a whole or not at all (an image): ascending, disjoint.
+  std::vector<TokenRange> whole_ranges;
   // Longest common prefix of the prompt and what the slot holds now.
   std::uint32_t held_tokens = 0;
   // The slot holds nothing beyond held_tokens.
@@ -37,6 +42,15 @@ struct LookupRequest {
   // Where messages of the user begin, ascending; empty: not known. Only to name the boundary that a
   // restore goes back to.
   std::vector<std::uint32_t> user_starts = {};
+  // What the slot holds from held_tokens on, at most kExplainTokens of it.
+  std::vector<Token> held_next;
+  // Names what a client changed (see LookupRecord::changed); empty: nothing known. `before` are the
+  // equal tokens before the first differing one, `stored` and `wanted` what follows on either side;
+  // none of them more than kExplainTokens. Called by FinishLookup, at most once, when more than
+  // kExplainedMissTokens are computed because of it. May be null.
+  std::function<std::string(absl::Span<const Token> before, absl::Span<const Token> stored,
+                            absl::Span<const Token> wanted)>
+      name_change;
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
   // The engine's draft model: its stage (see IsDraft), whose name says which one, and its planes.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,9 @@ enum class BoundaryKind {
 };
 std::string_view BoundaryKindName(BoundaryKind kind);
 
+// Of more computed tokens than this, where somebody could have expected a reuse, it is told why.
+inline constexpr std::uint32_t kExplainedMissTokens = 1000;
+
 // One lookup, emitted once, when the engine has fixed how many tokens it reuses.
 // sum(hit_tokens) + sum(miss_tokens) == prompt_tokens.
 struct LookupRecord {
@@ -70,6 +74,10 @@ struct LookupRecord {
   std::vector<Source> stage_sources;   // lowest source used, by stage; empty: nothing restored
   std::uint32_t first_difference = 0;  // token position where the best candidate differs
   std::string identity_field;          // first differing field when that is why
+  // What a client changes in every request, when that is what differs: "date", "time", "uuid",
+  // "random" or "counter". No text of the prompt.
+  std::string changed;
+  std::optional<Source> failed_tier;   // whose copy was damaged or did not come
   std::string detail;                  // one line for people; no prompt text
   double lookup_seconds = 0;           // index and token comparison
   double restore_seconds = 0;          // plan to last row imported

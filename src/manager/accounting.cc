@@ -45,6 +45,21 @@ std::string CacheImpl::IdentityDifference(const RestoreOp& op) {
   return "";
 }
 
+// What a client changed where the prompt leaves what is stored, when that costs enough to be told.
+std::string CacheImpl::NameChange(const RestoreOp& op, const MatchReport& match,
+                                  const LookupRecord& record) {
+  const std::uint32_t at = record.matched_tokens;
+  const bool from_slot = match.conversation == kNoHandle || match.matched < op.request.held_tokens;
+  const std::vector<Token>& stored = from_slot ? op.request.held_next : match.stored_next;
+  const bool costly =
+      record.miss_tokens[Index(MissReason::kDiverged)] > kExplainedMissTokens && !stored.empty();
+  if (!costly || !op.request.name_change || at >= record.prompt_tokens) return "";
+  const auto prompt = absl::MakeConstSpan(op.request.tokens);
+  const std::uint32_t before = std::min(at, kExplainTokens);
+  return op.request.name_change(prompt.subspan(at - before, before), stored,
+                                prompt.subspan(at, kExplainTokens));
+}
+
 // Why the tokens after everything that matched are computed.
 MissReason CacheImpl::ReasonBeyond(const RestoreOp& op, const MatchReport& match,
                                    std::uint32_t matched, LookupRecord* record) {
@@ -128,6 +143,7 @@ LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match
   record.conversation = match.id;
   record.first_difference = record.matched_tokens;
   record.detail = match.detail;
+  record.failed_tier = match.failed_tier;
   record.restore_seconds = op.restore_seconds;
   std::uint32_t from_tiers = 0;
   if (op.restored > 0) {
@@ -191,6 +207,7 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
     match.detail = "the engine went on before the restore was done";
   }
   LookupRecord record = MakeRecord(*op, match, reused_tokens);
+  record.changed = NameChange(*op, match, record);
   record.lookup_seconds = lookup_seconds;
   if (op->restored > 0) EmitRestored(*op, record);
   {

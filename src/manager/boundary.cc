@@ -69,6 +69,13 @@ std::uint32_t UsableBoundary(const StateLayout& layout, const Coverage& coverage
   return match;
 }
 
+std::uint32_t OutsideOf(const std::vector<TokenRange>& whole, std::uint32_t position) {
+  for (const TokenRange& range : whole) {
+    if (range.begin < position && position < range.end) return range.begin;
+  }
+  return position;
+}
+
 std::vector<TokenRange> Uncovered(const std::vector<TokenRange>& covered, TokenRange range) {
   std::vector<TokenRange> missing;
   for (const TokenRange& have : covered) {

@@ -27,6 +27,10 @@ std::uint32_t WindowNeedBegin(std::uint32_t position, std::uint32_t window_token
 std::uint32_t UsableBoundary(const StateLayout& layout, const Coverage& coverage,
                              std::uint32_t match);
 
+// Deepest position <= `position` that lies inside none of `whole` (ascending, disjoint); its ends
+// are outside.
+std::uint32_t OutsideOf(const std::vector<TokenRange>& whole, std::uint32_t position);
+
 // What of the window rows [begin, end) is not covered yet.
 std::vector<TokenRange> Uncovered(const std::vector<TokenRange>& covered, TokenRange range);
 

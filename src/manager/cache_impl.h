@@ -98,7 +98,7 @@ class CacheImpl : public ConversationCache {
   std::vector<MatchCandidate> GatherCandidates(RestoreOp* op);
   TokenSource TokenSourceOf(const PathPark& step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::uint32_t CompareTokens(RestoreOp* op, const MatchCandidate& candidate, std::uint32_t matched,
-                              bool* differs);
+                              bool* differs, std::vector<Token>* stored_next);
   bool FindBestMatch(RestoreOp* op);
   enum class Choice { kGo, kNotWorth, kChanged };
   Choice ChooseSources(RestoreOp* op);
@@ -302,6 +302,8 @@ class CacheImpl : public ConversationCache {
   static void NameBoundary(const RestoreOp& op, LookupRecord* record);
   void EmitRestored(const RestoreOp& op, const LookupRecord& record);
   std::string IdentityDifference(const RestoreOp& op);
+  static std::string NameChange(const RestoreOp& op, const MatchReport& match,
+                                const LookupRecord& record);
 
   // ---- cache.cc ----
   absl::Status Rewarm();

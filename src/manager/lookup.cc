@@ -148,12 +148,14 @@ std::vector<CacheImpl::MatchCandidate> CacheImpl::GatherCandidates(RestoreOp* op
 }
 
 // How far the prompt goes on like the candidate, from `matched` on. *differs: it does not end with
-// the candidate, nor with the prompt.
+// the candidate, nor with the prompt; *stored_next: what the candidate has there instead.
 std::uint32_t CacheImpl::CompareTokens(RestoreOp* op, const MatchCandidate& candidate,
-                                       std::uint32_t matched, bool* differs) {
+                                       std::uint32_t matched, bool* differs,
+                                       std::vector<Token>* stored_next) {
   const std::vector<Token>& prompt = op->request.tokens;
   const std::uint32_t limit = std::min<std::uint32_t>(op->request.cacheable_tokens, prompt.size());
   *differs = false;
+  stored_next->clear();
   for (const TokenSource& source : candidate.sources) {
     const TokenRange range = source.step.tokens;
     const std::uint32_t from = std::max(range.begin, matched);
@@ -175,7 +177,11 @@ std::uint32_t CacheImpl::CompareTokens(RestoreOp* op, const MatchCandidate& cand
         CommonPrefix(tokens->data() + (from - range.begin), prompt.data() + from, count);
     matched = from + same;
     *differs = same < count;
-    if (*differs) break;
+    if (!*differs) continue;
+    const auto next = tokens->begin() + (matched - range.begin);
+    stored_next->assign(next,
+                        next + std::min<std::ptrdiff_t>(tokens->end() - next, kExplainTokens));
+    break;
   }
   return matched;
 }
@@ -189,12 +195,15 @@ bool CacheImpl::FindBestMatch(RestoreOp* op) {
   const std::uint32_t position = op->match.pages * kPageTokens;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     bool differs = false;
-    const std::uint32_t matched = CompareTokens(op, candidates[i], i == 0 ? 0 : position, &differs);
+    std::vector<Token> stored_next;
+    const std::uint32_t matched =
+        CompareTokens(op, candidates[i], i == 0 ? 0 : position, &differs, &stored_next);
     if (matched > op->match.matched || op->match.conversation == kNoHandle) {
       op->match.matched = matched;
       op->match.conversation = candidates[i].conversation;
       op->match.path = std::move(candidates[i].path);
       op->match.at_tip = !differs;
+      op->match.stored_next = std::move(stored_next);
     }
     if (i == 0 && matched < position) break;  // the index and the tokens disagree
   }
@@ -216,11 +225,15 @@ CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   if (!same || visible == kNoHandle) return Choice::kChanged;
   op->match.id = catalogue_.Get(visible)->id;
   const std::uint32_t prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
-  const std::uint32_t limit = std::min(op->match.matched, prompt_tokens - 1);
+  const std::vector<TokenRange>& whole = op->request.whole_ranges;
+  const std::uint32_t limit = OutsideOf(whole, std::min(op->match.matched, prompt_tokens - 1));
   const Coverage coverage = catalogue_.CoverageOf(op->match.conversation, limit);
   RestorePlan& plan = op->plan;
   plan = RestorePlan();
   plan.boundary = UsableBoundary(op->layout, coverage, limit);
+  while (OutsideOf(whole, plan.boundary) != plan.boundary) {
+    plan.boundary = UsableBoundary(op->layout, coverage, OutsideOf(whole, plan.boundary));
+  }
   op->match.usable = plan.boundary;
   const std::uint64_t least = op->request.session.IsZero() ? options_.min_gain_tokens : 1;
   if (plan.boundary == 0 || plan.boundary < op->request.held_tokens + least) {
@@ -396,6 +409,7 @@ bool CacheImpl::GiveUpPark(RestoreOp* op, std::uint32_t index, const absl::Statu
   op->match.shortfall = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
   op->match.detail = std::string(Text(status));
   op->match.lost_match = std::max(op->match.lost_match, op->match.matched);
+  op->match.failed_tier = op->plan.parks[index].source;
   const int tier = op->plan.parks[index].tier;
   const ParkKey key = op->plan.parks[index].key;
   Unpin(op);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/format/row_cut.h"
+#include "src/manager/boundary.h"
 #include "src/manager/cache_impl.h"
 #include "src/manager/restore_handle.h"
 
@@ -84,7 +85,9 @@ Restore::State FinishShort(RestoreOp* op, EngineSequence& sequence, std::uint32_
   const bool rows_alone =
       !op->layout.has_group(RowGroup::kWindow) && !op->layout.has_group(RowGroup::kState);
   const std::uint32_t boundary =
-      rows_alone && limit < op->plan.extents.size() ? op->plan.extents[limit].info.first : 0;
+      rows_alone && limit < op->plan.extents.size()
+          ? OutsideOf(op->request.whole_ranges, op->plan.extents[limit].info.first)
+          : 0;
   if (boundary > 0 && sequence.FinishImport(boundary).ok()) {
     op->restored = boundary;
     return Restore::State::kRestored;
@@ -186,6 +189,7 @@ Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
     }
     const PlannedExtent& missing = op->plan.extents[limit];
     const Stage& stage = op->plan.parks[missing.park].stages->stages[missing.info.stage];
+    op->match.failed_tier = op->plan.parks[missing.park].source;
     sink_->OnStageLimited(missing.info.stage);
     const std::string why = "an extent of stage " + std::to_string(missing.info.stage) + " (" +
                             stage.device + ") did not come";

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,9 @@ struct MatchReport {
   // Matched before a part of it turned out to be damaged or gone; 0: it did not.
   std::uint32_t lost_match = 0;
   bool at_tip = false;  // the best candidate ends where the match ends
+  // How the best candidate goes on where the prompt differs, at most kExplainTokens.
+  std::vector<Token> stored_next;
+  std::optional<Source> failed_tier;
   // Why less than `matched` is reused, unless the match was not worth a restore.
   MissReason shortfall = MissReason::kCheckpoint;
   std::string detail;

@@ -131,6 +131,9 @@ Json LookupJson(const LookupRecord& record) {
           {"reason", explain ? Json(MissReasonName(*reason)) : Json()},
           {"first_difference", explain && differs ? Json(record.first_difference) : Json()},
           {"identity_field", NullIfEmpty(record.identity_field)},
+          {"changed", NullIfEmpty(record.changed)},
+          {"failed_tier",
+           record.failed_tier.has_value() ? Json(SourceName(*record.failed_tier)) : Json()},
           {"detail", NullIfEmpty(record.detail)}};
 }
 

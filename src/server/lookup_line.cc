@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "parkade/identity.h"
+#include "src/server/changed_stamp.h"
 
 namespace parkade {
 namespace {
@@ -42,7 +43,75 @@ std::string OneLine(std::string_view text) {
   return out;
 }
 
+// 9,310
+std::string Grouped(std::uint32_t number) {
+  std::string digits = std::to_string(number);
+  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+// Nobody expects the reuse of what was never read before, or of what was asked not to be.
+bool Expected(MissReason reason) {
+  return reason != MissReason::kNew && reason != MissReason::kCold &&
+         reason != MissReason::kDisabled;
+}
+
+std::string TierThatFailed(const LookupRecord& record) {
+  std::string out = record.failed_tier.has_value()
+                        ? absl::StrCat("what the ", std::string(SourceName(*record.failed_tier)),
+                                       " tier holds can't be used")
+                        : "what is stored can't be used";
+  if (!record.detail.empty()) absl::StrAppend(&out, " (", OneLine(record.detail), ")");
+  return out;
+}
+
+std::string Explanation(const LookupRecord& record, MissReason reason) {
+  const std::string matched = Grouped(record.matched_tokens);
+  const std::string prompt = Grouped(record.prompt_tokens);
+  switch (reason) {
+    case MissReason::kDiverged: {
+      const std::string words(ChangedStampWords(record.changed));
+      return absl::StrCat("the prompt differs at token ", Grouped(record.first_difference), " of ",
+                          prompt, words.empty() ? "" : absl::StrCat(" (", words, ")"));
+    }
+    case MissReason::kIdentity:
+      return absl::StrCat("the same text is kept under another identity: '",
+                          OneLine(record.identity_field), "' differs");
+    case MissReason::kCheckpoint:
+      return record.usable_tokens > 0
+                 ? absl::StrCat("the match ends at token ", matched, " of ", prompt,
+                                ", and the nearest state kept below it is that of token ",
+                                Grouped(record.usable_tokens))
+                 : absl::StrCat("the match ends at token ", matched, " of ", prompt,
+                                ", and no state is kept below it");
+    case MissReason::kEvicted:
+      return absl::StrCat("what follows token ", matched, " of ", prompt, " was evicted");
+    case MissReason::kUnsupported:
+      return "it holds what can't be cached";
+    case MissReason::kTooShort:
+      return "what is stored is hardly longer than what the slot holds";
+    default:
+      return absl::StrCat(TierThatFailed(record), ", token ", matched, " of ", prompt);
+  }
+}
+
 }  // namespace
+
+std::optional<std::string> FormatMissLine(const LookupRecord& record) {
+  std::uint32_t again = 0;
+  MissReason main = MissReason::kDiverged;
+  for (int i = 0; i < kMissReasons; ++i) {
+    const auto reason = static_cast<MissReason>(i);
+    if (!Expected(reason)) continue;
+    again += record.miss_tokens[i];
+    if (record.miss_tokens[i] > record.miss_tokens[static_cast<int>(main)]) main = reason;
+  }
+  if (again <= kExplainedMissTokens) return std::nullopt;
+  return absl::StrCat("miss: ", Explanation(record, main), "; ", Grouped(again),
+                      " tokens read again");
+}
 
 std::optional<MissReason> MainMissReason(const LookupRecord& record) {
   std::optional<MissReason> main;

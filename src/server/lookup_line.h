@@ -17,4 +17,10 @@ std::optional<MissReason> MainMissReason(const LookupRecord& record);
 // conversation 6f1c..., lookup 0.4 ms, restore 12.1 ms (20.2 MiB)".
 std::string FormatLookupLine(const LookupRecord& record);
 
+// Why a prompt was read again, for a lookup of which more than kExplainedMissTokens were computed
+// that somebody could have expected to be reused; nullopt for others. No text of the prompt, e.g.
+// "miss: the prompt differs at token 412 of 9,310 (a clock time that changes in every request);
+// 8,898 tokens read again".
+std::optional<std::string> FormatMissLine(const LookupRecord& record);
+
 }  // namespace parkade

@@ -52,5 +52,64 @@ TEST(LookupLine, MainReasonIsTheLargestThatIsNotNew) {
   EXPECT_EQ(MainMissReason(record), MissReason::kCorrupt);
 }
 
+TEST(MissLine, NamesWhatDiffers) {
+  LookupRecord record;
+  record.prompt_tokens = 9310;
+  record.matched_tokens = record.first_difference = record.reused_tokens = 412;
+  SetMiss(record, MissReason::kNew, 1);
+  SetMiss(record, MissReason::kDiverged, 8897);
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: the prompt differs at token 412 of 9,310; 8,897 tokens read again");
+  record.changed = "time";
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: the prompt differs at token 412 of 9,310 (a clock time that changes in every "
+            "request); 8,897 tokens read again");
+}
+
+TEST(MissLine, NamesFieldCheckpointAndTier) {
+  LookupRecord record;
+  record.prompt_tokens = 1234567;
+  SetMiss(record, MissReason::kIdentity, 1234566);
+  record.identity_field = "control_vectors";
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: the same text is kept under another identity: 'control_vectors' differs; "
+            "1,234,566 tokens read again");
+  record.miss_tokens = {};
+  record.prompt_tokens = 5000;
+  record.matched_tokens = 4500;
+  SetMiss(record, MissReason::kCheckpoint, 4200);
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: the match ends at token 4,500 of 5,000, and no state is kept below it; 4,200 "
+            "tokens read again");
+  record.usable_tokens = 300;
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: the match ends at token 4,500 of 5,000, and the nearest state kept below it is "
+            "that of token 300; 4,200 tokens read again");
+  record.miss_tokens = {};
+  SetMiss(record, MissReason::kCorrupt, 4500);
+  SetMiss(record, MissReason::kDiverged, 499);
+  record.failed_tier = Source::kDisk;
+  record.detail = "checksum\ndiffers";
+  EXPECT_EQ(FormatMissLine(record),
+            "miss: what the disk tier holds can't be used (checksum differs), token 4,500 of "
+            "5,000; 4,999 tokens read again");
+}
+
+TEST(MissLine, OnlyWhereAReuseCouldBeExpected) {
+  LookupRecord record;
+  record.prompt_tokens = 5000;
+  SetMiss(record, MissReason::kCold, 5000);
+  EXPECT_FALSE(FormatMissLine(record).has_value());
+  record.miss_tokens = {};
+  SetMiss(record, MissReason::kNew, 5000);
+  SetMiss(record, MissReason::kDiverged, 1000);
+  EXPECT_FALSE(FormatMissLine(record).has_value());
+  SetMiss(record, MissReason::kDiverged, 1001);
+  EXPECT_TRUE(FormatMissLine(record).has_value());
+  record.miss_tokens = {};
+  SetMiss(record, MissReason::kDisabled, 5000);
+  EXPECT_FALSE(FormatMissLine(record).has_value());
+}
+
 }  // namespace
 }  // namespace parkade
