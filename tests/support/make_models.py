@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tiny models with random weights, one for each kind of memory the cache knows.
+"""Writes tiny models with random weights, one for each kind of memory the cache knows, and what
+belongs to some of them: LoRA adapters, control vectors, projectors for images.
 
   make_models.py FOLDER [KIND...]
 
-Kinds: dense, window, recurrent, hybrid, hybrid_window. The seed is fixed, so a file is the same
-every time; an existing file is kept. Needs the packages gguf and numpy. The models talk nonsense,
-but what they say depends on everything they have read: that is all the tests need.
+Kinds: see KINDS at the end; all of them when none is named. The seed is fixed, so a file is the
+same every time; an existing file is kept. Needs the packages gguf and numpy. The models talk
+nonsense, but what they say depends on everything they have read: that is all the tests need.
 """
 
 import os
@@ -112,8 +113,11 @@ class Model:
         self.writer.close()
 
 
+DENSE_LAYERS = 4
+
+
 def dense(path):
-    model = Model(path, "llama", "dense", layers=4)
+    model = Model(path, "llama", "dense", layers=DENSE_LAYERS)
     model.writer.add_feed_forward_length(256)
     model.writer.add_head_count(4)
     model.writer.add_head_count_kv(2)
@@ -199,8 +203,110 @@ def short_convolutions(path, name, window_tokens):
     model.finish()
 
 
+def mrope(path):
+    """Positions of several numbers, as vision models have them."""
+    model = Model(path, "qwen2vl", "mrope", layers=4)
+    model.writer.add_feed_forward_length(256)
+    model.writer.add_head_count(EMBD // HEAD)
+    model.writer.add_head_count_kv(1)
+    model.writer.add_rope_dimension_sections([8, 12, 12, 0])
+    model.embeddings()
+    for layer in range(model.layers):
+        model.vector(f"blk.{layer}.attn_norm.weight", EMBD, 1.0)
+        model.attention(layer, EMBD // HEAD, 1)
+        model.feed_forward(layer, 256)
+    model.finish()
+
+
+class Part:
+    """A file that belongs to a model: no vocabulary."""
+
+    def __init__(self, path, arch, name):
+        self.writer = gguf.GGUFWriter(path, arch)
+        self.random = np.random.default_rng(zlib.crc32(name.encode()))
+
+    def tensor(self, name, shape, gain, base=0.0, full=True):
+        data = base + gain * self.random.standard_normal(shape, dtype=np.float32)
+        self.writer.add_tensor(name, data.astype(np.float32 if full else np.float16))
+
+    def linear(self, name, n_in, n_out):
+        self.tensor(name + ".weight", (n_out, n_in), 1.0 / np.sqrt(n_in))
+        self.tensor(name + ".bias", n_out, 0.1)
+
+    finish = Model.finish
+
+
+def dense_lora(path, name):
+    """An adapter of rank 4 for the dense model's queries and values."""
+    rank = 4
+    part = Part(path, "llama", name)
+    part.writer.add_type("adapter")
+    part.writer.add_string("adapter.type", "lora")
+    part.writer.add_float32("adapter.lora.alpha", 4.0)
+    for layer in range(DENSE_LAYERS):
+        for weight, n_out in (("attn_q", 4 * HEAD), ("attn_v", 2 * HEAD)):
+            tensor = f"blk.{layer}.{weight}.weight"
+            part.tensor(tensor + ".lora_a", (rank, EMBD), 1.0 / np.sqrt(EMBD))
+            part.tensor(tensor + ".lora_b", (n_out, rank), 0.5)
+    part.finish()
+
+
+def dense_vector(path, name):
+    part = Part(path, "controlvector", name)
+    part.writer.add_string("controlvector.model_hint", "llama")
+    part.writer.add_uint32("controlvector.layer_count", DENSE_LAYERS - 1)
+    for layer in range(1, DENSE_LAYERS):
+        part.tensor(f"direction.{layer}", EMBD, 0.5)
+    part.finish()
+
+
+def projector(path, name, kind, image_size, patch):
+    """A vision encoder of one layer."""
+    embd, heads, forward = 64, 2, 128
+    part = Part(path, "clip", name)
+    writer = part.writer
+    writer.add_string("clip.projector_type", kind)
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_bool("clip.use_gelu", True)
+    for key, value in (("embedding_length", embd), ("feed_forward_length", forward),
+                       ("block_count", 1), ("projection_dim", EMBD), ("image_size", image_size),
+                       ("patch_size", patch), ("attention.head_count", heads)):
+        writer.add_uint32("clip.vision." + key, value)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    patch_shape = (embd, 3, patch, patch)
+    part.tensor("v.patch_embd.weight", patch_shape, 0.3 / patch)
+    for norm in ("ln1", "ln2"):
+        part.tensor(f"v.blk.0.{norm}.weight", embd, 0.1, 1.0)
+        part.tensor(f"v.blk.0.{norm}.bias", embd, 0.1)
+    for name_of in ("attn_q", "attn_k", "attn_v", "attn_out"):
+        part.linear("v.blk.0." + name_of, embd, embd)
+    part.linear("v.blk.0.ffn_up", embd, forward)
+    part.linear("v.blk.0.ffn_down", forward, embd)
+    part.tensor("v.post_ln.weight", embd, 0.1, 1.0)
+    part.tensor("v.post_ln.bias", embd, 0.1)
+    if kind == "qwen2vl_merger":
+        part.tensor("v.patch_embd.weight.1", patch_shape, 0.3 / patch)
+        part.linear("mm.0", 4 * embd, 4 * embd)
+        part.linear("mm.2", 4 * embd, EMBD)
+    else:
+        part.tensor("v.patch_embd.bias", embd, 0.1)
+        part.tensor("v.position_embd.weight", ((image_size // patch) ** 2, embd), 0.5)
+        part.tensor("mm.input_projection.weight", (embd, EMBD), 1.0 / np.sqrt(embd))
+        part.tensor("mm.soft_emb_norm.weight", embd, 0.1, 1.0)
+    part.finish()
+
+
 KINDS = {
     "dense": dense,
+    "dense_lora_a": lambda path: dense_lora(path, "dense_lora_a"),
+    "dense_lora_b": lambda path: dense_lora(path, "dense_lora_b"),
+    "dense_vector_a": lambda path: dense_vector(path, "dense_vector_a"),
+    "dense_vector_b": lambda path: dense_vector(path, "dense_vector_b"),
+    "mrope": mrope,
+    "mrope_projector": lambda path: projector(path, "mrope_projector", "qwen2vl_merger", 56, 14),
+    "window_projector": lambda path: projector(path, "window_projector", "gemma3", 128, 8),
     "window": window,
     "recurrent": recurrent,
     "hybrid": lambda path: short_convolutions(path, "hybrid", 0),

@@ -39,6 +39,9 @@ absl::StatusOr<std::shared_ptr<const DraftModel>> DraftModel::Create(
   if (own.has_group(RowGroup::kWindow) || own.has_group(RowGroup::kState)) {
     return absl::UnimplementedError("rows of a draft with a window or a state are not stored");
   }
+  if (view->wide()) {
+    return absl::UnimplementedError("rows of a draft with positions of several numbers");
+  }
   std::shared_ptr<DraftModel> draft(new DraftModel());
   std::string devices;
   for (const Stage& stage : view->stages().stages) {
@@ -58,8 +61,9 @@ absl::StatusOr<std::shared_ptr<const DraftModel>> DraftModel::Create(
 }
 
 DraftedSequence::DraftedSequence(std::shared_ptr<const LlamaMemoryView> view,
-                                 std::shared_ptr<const DraftModel> draft, std::int32_t sequence)
-    : main_(view, sequence),
+                                 std::shared_ptr<const DraftModel> draft, std::int32_t sequence,
+                                 std::shared_ptr<const TokenPlaces> places)
+    : main_(view, sequence, std::move(places)),
       rows_(draft->view(), sequence),
       draft_(std::move(draft)),
       main_stages_(view->stages()),

@@ -15,8 +15,8 @@ namespace parkade {
 class DraftModel {
  public:
   // Unimplemented, with one line that says why, when the context keeps more than one row a token:
-  // window rows and recurrent state of a draft are not stored. `name` tells drafts apart whose rows
-  // differ: a digest over weights, types and layout.
+  // window rows, recurrent state and wide positions of a draft are not stored. `name` tells drafts
+  // apart whose rows differ: a digest over weights, types and layout.
   static absl::StatusOr<std::shared_ptr<const DraftModel>> Create(
       std::shared_ptr<const LlamaMemoryView> view, std::string name);
 
@@ -38,7 +38,8 @@ class DraftModel {
 class DraftedSequence : public EngineSequence {
  public:
   DraftedSequence(std::shared_ptr<const LlamaMemoryView> view,
-                  std::shared_ptr<const DraftModel> draft, std::int32_t sequence);
+                  std::shared_ptr<const DraftModel> draft, std::int32_t sequence,
+                  std::shared_ptr<const TokenPlaces> places = nullptr);
 
   const StateLayout& layout() const override { return layout_; }
   const StageMap& stages() const override { return stages_; }

@@ -140,10 +140,10 @@ absl::Status LlamaMemoryView::AddKv(llama_kv_cache* cache, RowGroup group) {
   if (!context_->get_cparams().flash_attn) {
     return absl::UnimplementedError("flash attention is off: values are stored transposed");
   }
-  if (cache->has_cell_ext()) {
-    return absl::UnimplementedError(
-        "positions of more than one number (M-RoPE) or token ids in cells can't be cached");
+  if (hparams.ple_n_heads > 0) {
+    return absl::UnimplementedError("a memory with token ids in its cells can't be cached");
   }
+  wide_ = wide_ || cache->has_cell_ext();
   const std::vector<std::uint32_t> ids = cache->get_layer_ids();
   if (ids.empty()) return absl::OkStatus();  // a window model with one kind of layer only
   if (!std::is_sorted(ids.begin(), ids.end())) {
@@ -152,6 +152,7 @@ absl::Status LlamaMemoryView::AddKv(llama_kv_cache* cache, RowGroup group) {
   MemorySection section;
   section.group = group;
   section.memory = cache;
+  section.wide = cache->has_cell_ext();
   section.layers = static_cast<std::uint32_t>(ids.size());
   if (group == RowGroup::kWindow) {
     section.mask_tokens = hparams.n_swa;
@@ -302,11 +303,21 @@ void LlamaMemoryView::ClearSequence(std::int32_t sequence) const {
   llama_memory_seq_rm(llama_get_memory(context_), sequence, -1, -1);
 }
 
+namespace {
+
+// Of the start-up check's two tokens.
+const TokenPlaces* CheckPlaces(bool wide) {
+  static const auto* places = new TokenPlaces(std::vector<llama_token>{0, 1});
+  return wide ? places : nullptr;
+}
+
+}  // namespace
+
 absl::Status LlamaMemoryView::CheckSection(const MemorySection& section, const SectionRows& placed,
                                            std::int32_t sequence) const {
   const bool kv = section.kind == MemorySection::Kind::kKv;
   const std::uint32_t tokens = kv ? placed.range.end : placed.range.begin;
-  absl::StatusOr<SectionRows> found = LocateRows(section, sequence, tokens);
+  absl::StatusOr<SectionRows> found = LocateRows(section, sequence, tokens, CheckPlaces(wide_));
   if (!found.ok()) return found.status();
   if (found->range != placed.range || found->cells != placed.cells ||
       found->tensors != placed.tensors) {
@@ -339,7 +350,7 @@ absl::Status LlamaMemoryView::CheckLayout(std::int32_t sequence) const {
     }
     const bool kv = section.kind == MemorySection::Kind::kKv;
     absl::StatusOr<SectionRows> placed =
-        PlaceRows(section, sequence, kv ? TokenRange{0, 2} : TokenRange{2, 3});
+        PlaceRows(section, sequence, kv ? TokenRange{0, 2} : TokenRange{2, 3}, CheckPlaces(wide_));
     status = placed.ok() ? CheckSection(section, *placed, sequence) : placed.status();
   }
   ClearSequence(sequence);

@@ -29,8 +29,8 @@ struct LlamaViewOptions {
 class LlamaMemoryView {
  public:
   // Unimplemented, with one line that says why, when this memory can't be cached: an unknown kind
-  // of memory, flash attention off, split mode row or tensor, positions of more than one number,
-  // an encoder, or cells shared with another context. Copies nothing, changes nothing.
+  // of memory, flash attention off, split mode row or tensor, token ids in cells, an encoder, or
+  // cells shared with another context. Copies nothing, changes nothing.
   static absl::StatusOr<std::shared_ptr<const LlamaMemoryView>> Create(
       llama_context* context, const LlamaViewOptions& options);
 
@@ -42,6 +42,8 @@ class LlamaMemoryView {
   llama_context* context() const { return context_; }
   const std::string& memory_name() const { return memory_name_; }
   bool swa_full() const { return swa_full_; }
+  // Positions are of several numbers: a sequence needs to be told the places of its tokens.
+  bool wide() const { return wide_; }
   const StateLayout& layout() const { return layout_; }
   const StageMap& stages() const { return stages_; }
   const std::vector<MemorySection>& sections() const { return sections_; }
@@ -76,6 +78,7 @@ class LlamaMemoryView {
   llama_context* context_ = nullptr;
   std::string memory_name_;
   bool swa_full_ = false;
+  bool wide_ = false;
   std::vector<MemorySection> sections_;
   // Device of each section's planes, parallel to sections_ and their planes.
   std::vector<std::vector<std::string>> devices_;

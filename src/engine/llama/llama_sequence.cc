@@ -74,8 +74,9 @@ bool LlamaSequence::Coverage::Covers(std::uint64_t begin, std::uint64_t end) con
   return it != intervals_.begin() && std::prev(it)->second >= end;
 }
 
-LlamaSequence::LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence)
-    : view_(std::move(view)), sequence_(sequence) {}
+LlamaSequence::LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence,
+                             std::shared_ptr<const TokenPlaces> places)
+    : view_(std::move(view)), sequence_(sequence), places_(std::move(places)) {}
 
 const SectionRows& LlamaSequence::RowsOf(std::size_t plane) const {
   return rows_[view_->place(plane).section];
@@ -93,7 +94,7 @@ absl::Status LlamaSequence::BeginCapture(std::uint32_t tokens) {
   absl::Status status = view_->Settle();
   if (!status.ok()) return status;
   for (const MemorySection& section : view_->sections()) {
-    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens);
+    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens, places_.get());
     if (rows.ok() && section.group == RowGroup::kFull && rows->range.begin != 0) {
       rows = absl::FailedPreconditionError(
           absl::StrCat("row ", rows->range.begin - 1, " of ", tokens, " is not in memory"));
@@ -173,7 +174,7 @@ absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t wind
       range.begin = std::min(std::max(window_begin, tokens - usable), latest);
     }
     if (section.group == RowGroup::kState) range = {tokens, tokens + 1};
-    absl::StatusOr<SectionRows> rows = PlaceRows(section, sequence_, range);
+    absl::StatusOr<SectionRows> rows = PlaceRows(section, sequence_, range, places_.get());
     if (!rows.ok()) {
       Clear();
       return rows.status();
@@ -225,11 +226,9 @@ absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& ext
           std::min(stored_begin + slice.bytes, std::uint64_t{rows.range.end} * row_bytes);
       if (begin >= end) continue;
       const char* source = raw.data() + slice.extent_offset + (begin - stored_begin);
-      ForEachRun(
-          rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
-          [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-            SetBytes(tensor, source + at, offset, bytes);
-          });
+      ForEachRun(rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
+                 [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at,
+                     std::uint64_t bytes) { SetBytes(tensor, source + at, offset, bytes); });
       imported_[slice.plane].Add(begin, end);
     }
   } catch (const std::exception& error) {
@@ -252,6 +251,10 @@ absl::Status LlamaSequence::CheckImported(std::uint32_t tokens) const {
   return absl::OkStatus();
 }
 
+llama_pos LlamaSequence::PositionOf(std::uint32_t token) const {
+  return places_ != nullptr ? (*places_)[token].position : static_cast<llama_pos>(token);
+}
+
 absl::Status LlamaSequence::Truncate(std::uint32_t tokens) {
   if (tokens == tokens_) return absl::OkStatus();
   if (tokens > tokens_ || tokens == 0) {
@@ -261,8 +264,12 @@ absl::Status LlamaSequence::Truncate(std::uint32_t tokens) {
     return absl::InvalidArgumentError(
         "a sequence with window rows or recurrent state can't be cut");
   }
+  const llama_pos next = PositionOf(tokens);
+  if (next <= PositionOf(tokens - 1)) {
+    return absl::InvalidArgumentError("a sequence can't be cut inside of an image");
+  }
   for (const MemorySection& section : view_->sections()) {
-    if (!section.memory->seq_rm(sequence_, static_cast<llama_pos>(tokens), -1)) {
+    if (!section.memory->seq_rm(sequence_, next, -1)) {
       return absl::DataLossError("llama.cpp refused to cut the sequence");
     }
   }
@@ -272,7 +279,7 @@ absl::Status LlamaSequence::Truncate(std::uint32_t tokens) {
 absl::Status LlamaSequence::CheckEnds(std::uint32_t tokens) const {
   for (const MemorySection& section : view_->sections()) {
     const llama_pos last = section.memory->seq_pos_max(sequence_);
-    if (static_cast<std::int64_t>(last) + 1 != static_cast<std::int64_t>(tokens)) {
+    if (last != PositionOf(tokens - 1)) {
       return absl::DataLossError(
           absl::StrCat("memory ends at position ", last, " after importing ", tokens, " tokens"));
     }

@@ -23,7 +23,10 @@ namespace parkade {
 class LlamaSequence : public EngineSequence {
  public:
   // The view's context must outlive this. `sequence`: a valid sequence id of that context.
-  LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence);
+  // `places`: of all tokens that are going to be captured or imported; needed where the view is
+  // wide.
+  LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence,
+                std::shared_ptr<const TokenPlaces> places = nullptr);
 
   const StateLayout& layout() const override { return view_->layout(); }
   const StageMap& stages() const override { return view_->stages(); }
@@ -65,11 +68,13 @@ class LlamaSequence : public EngineSequence {
   absl::Status CheckEnds(std::uint32_t tokens) const;
   absl::Status CheckImported(std::uint32_t tokens) const;
   absl::Status Truncate(std::uint32_t tokens);
+  llama_pos PositionOf(std::uint32_t token) const;
   const SectionRows& RowsOf(std::size_t plane) const;
   void Forget();
 
   const std::shared_ptr<const LlamaMemoryView> view_;
   const std::int32_t sequence_;
+  const std::shared_ptr<const TokenPlaces> places_;
 
   Mode mode_ = Mode::kIdle;
   std::uint32_t tokens_ = 0;        // of the capture or import that is running

@@ -163,22 +163,40 @@ absl::Status ParsePlanes(const MemorySection& section, std::uint64_t rows, Heade
   return absl::OkStatus();
 }
 
+// The place of a token; `places` null: its position is its number.
+CellPlace PlaceOf(const TokenPlaces* places, std::uint32_t token) {
+  if (places != nullptr) return (*places)[token];
+  const auto position = static_cast<llama_pos>(token);
+  return {position, position, position, LLAMA_TOKEN_NULL};
+}
+
+// Position of the last of `tokens` tokens.
+llama_pos LastPosition(const TokenPlaces* places, std::uint32_t tokens) {
+  return tokens == 0 ? -1 : PlaceOf(places, tokens - 1).position;
+}
+
 struct KvCell {
   std::int32_t position = 0;
+  std::int32_t x = 0;
+  std::int32_t y = 0;
   std::uint32_t index = 0;  // in stream order
 };
 
 // Rows of the sequence in one stream, turned into the gap-free run that ends before `tokens`.
-absl::Status KeepTail(const MemorySection& section, const std::vector<KvCell>& mine,
-                      std::uint32_t tokens, SectionRows* rows) {
+absl::Status KeepTail(const std::vector<KvCell>& mine, std::uint32_t tokens,
+                      const TokenPlaces* places, SectionRows* rows) {
   constexpr std::uint32_t kNone = 0xffffffffu;
   std::vector<std::uint32_t> by_token(tokens, kNone);
+  std::uint32_t hint = 0;
   for (const KvCell& cell : mine) {
-    if (cell.position < 0 || static_cast<std::uint32_t>(cell.position) >= tokens) {
+    const std::uint32_t token = places != nullptr
+                                    ? places->Find(cell.position, cell.x, cell.y, &hint)
+                                    : static_cast<std::uint32_t>(cell.position);
+    if (cell.position < 0 || token >= tokens) {
       return absl::FailedPreconditionError(
           absl::StrCat("memory holds position ", cell.position, " of ", tokens, " tokens"));
     }
-    std::uint32_t& place = by_token[static_cast<std::uint32_t>(cell.position)];
+    std::uint32_t& place = by_token[token];
     if (place != kNone) {
       return absl::FailedPreconditionError(
           absl::StrCat("memory holds position ", cell.position, " twice"));
@@ -193,7 +211,8 @@ absl::Status KeepTail(const MemorySection& section, const std::vector<KvCell>& m
 }
 
 absl::StatusOr<SectionRows> ParseKv(const MemorySection& section, const RecordingWriter& writer,
-                                    std::int32_t sequence, std::uint32_t tokens) {
+                                    std::int32_t sequence, std::uint32_t tokens,
+                                    const TokenPlaces* places) {
   HeaderCursor cursor(writer.header());
   SectionRows result;
   result.range = {tokens, tokens};
@@ -205,13 +224,18 @@ absl::StatusOr<SectionRows> ParseKv(const MemorySection& section, const Recordin
     if (count == 0) continue;
     std::vector<KvCell> mine;
     for (std::uint32_t i = 0; i < count && !cursor.failed(); ++i) {
-      const auto position = cursor.Read<std::int32_t>();
+      KvCell cell{cursor.Read<std::int32_t>(), 0, 0, i};
       const auto owners = cursor.Read<std::uint32_t>();
+      if (section.wide) {
+        cell.x = cursor.Read<std::int32_t>();
+        cell.y = cursor.Read<std::int32_t>();
+        cursor.Read<llama_token>();
+      }
       bool owned = false;
       for (std::uint32_t k = 0; k < owners && !cursor.failed(); ++k) {
         owned |= cursor.Read<std::int32_t>() == sequence;
       }
-      if (owned) mine.push_back({position, i});
+      if (owned) mine.push_back(cell);
     }
     SectionRows rows;
     absl::Status status = ParsePlanes(section, count, &cursor, writer.runs(), &next_run, &rows);
@@ -219,7 +243,7 @@ absl::StatusOr<SectionRows> ParseKv(const MemorySection& section, const Recordin
     if (mine.empty()) continue;
     if (found) return Unexpected(section, "one sequence in two streams");
     found = true;
-    status = KeepTail(section, mine, tokens, &rows);
+    status = KeepTail(mine, tokens, places, &rows);
     if (!status.ok()) return status;
     result = std::move(rows);
   }
@@ -230,7 +254,7 @@ absl::StatusOr<SectionRows> ParseKv(const MemorySection& section, const Recordin
 }
 
 absl::StatusOr<SectionRows> ParseState(const MemorySection& section, const RecordingWriter& writer,
-                                       std::uint32_t tokens) {
+                                       std::uint32_t tokens, const TokenPlaces* places) {
   HeaderCursor cursor(writer.header());
   const auto count = cursor.Read<std::uint32_t>();
   if (count != 1) {
@@ -239,7 +263,7 @@ absl::StatusOr<SectionRows> ParseState(const MemorySection& section, const Recor
   }
   const auto position = cursor.Read<std::int32_t>();
   if (cursor.Read<std::uint32_t>() != 0) return Unexpected(section, "sequence ids of a state");
-  if (static_cast<std::int64_t>(position) + 1 != static_cast<std::int64_t>(tokens)) {
+  if (position != LastPosition(places, tokens)) {
     return absl::FailedPreconditionError(
         absl::StrCat("recurrent state is at position ", position, " of ", tokens, " tokens"));
   }
@@ -277,15 +301,23 @@ class HeaderBuilder {
   std::vector<char> header_;
 };
 
-std::vector<char> KvHeader(const MemorySection& section, std::uint32_t streams, TokenRange range) {
+std::vector<char> KvHeader(const MemorySection& section, std::uint32_t streams, TokenRange range,
+                           const TokenPlaces* places) {
   HeaderBuilder header;
-  header.Reserve(64 + std::size_t{12} * range.size() + 12 * section.planes.size() + 4 * streams);
+  const std::size_t cell_bytes = section.wide ? 24 : 12;
+  header.Reserve(64 + cell_bytes * range.size() + 12 * section.planes.size() + 4 * streams);
   header.Put<std::uint32_t>(streams);
   // llama.cpp puts cells of whichever stream into the stream of the sequence that it reads for.
   header.Put<std::uint32_t>(range.size());
   for (std::uint32_t token = range.begin; token < range.end; ++token) {
-    header.Put<std::int32_t>(static_cast<std::int32_t>(token));
+    const CellPlace place = PlaceOf(places, token);
+    header.Put<std::int32_t>(place.position);
     header.Put<std::uint32_t>(1);
+    if (section.wide) {
+      header.Put<std::int32_t>(place.x);
+      header.Put<std::int32_t>(place.y);
+      header.Put<llama_token>(place.token);
+    }
     header.Put<std::int32_t>(0);
   }
   header.PutPlanes(section);
@@ -293,10 +325,11 @@ std::vector<char> KvHeader(const MemorySection& section, std::uint32_t streams, 
   return header.Take();
 }
 
-std::vector<char> StateHeader(const MemorySection& section, std::uint32_t tokens) {
+std::vector<char> StateHeader(const MemorySection& section, std::uint32_t tokens,
+                              const TokenPlaces* places) {
   HeaderBuilder header;
   header.Put<std::uint32_t>(1);
-  header.Put<std::int32_t>(static_cast<std::int32_t>(tokens) - 1);
+  header.Put<std::int32_t>(LastPosition(places, tokens));
   header.Put<std::uint32_t>(0);
   header.PutPlanes(section);
   return header.Take();
@@ -321,9 +354,12 @@ absl::StatusOr<SectionRows> ParsePlaced(const MemorySection& section, const Reco
 }  // namespace
 
 absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
-                                       std::uint32_t tokens) {
+                                       std::uint32_t tokens, const TokenPlaces* places) {
   const llama_pos last = section.memory->seq_pos_max(sequence);
-  if (tokens == 0 || static_cast<std::int64_t>(last) + 1 != static_cast<std::int64_t>(tokens)) {
+  if ((section.wide && places == nullptr) || (places != nullptr && places->size() < tokens)) {
+    return absl::FailedPreconditionError("the tokens' places are not known");
+  }
+  if (tokens == 0 || last != LastPosition(places, tokens)) {
     return absl::FailedPreconditionError(
         absl::StrCat("memory ends at position ", last, ", the sequence has ", tokens, " tokens"));
   }
@@ -336,7 +372,8 @@ absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_
   } catch (const std::exception& error) {
     return Unexpected(section, error.what());
   }
-  return kv ? ParseKv(section, writer, sequence, tokens) : ParseState(section, writer, tokens);
+  return kv ? ParseKv(section, writer, sequence, tokens, places)
+            : ParseState(section, writer, tokens, places);
 }
 
 bool WritesState(const MemorySection& section) {
@@ -359,8 +396,12 @@ std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence) {
 }
 
 absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t sequence,
-                                      TokenRange range) {
+                                      TokenRange range, const TokenPlaces* places) {
   const bool kv = section.kind == MemorySection::Kind::kKv;
+  const std::uint32_t tokens = kv ? range.end : range.begin;
+  if ((section.wide && places == nullptr) || (places != nullptr && places->size() < tokens)) {
+    return absl::FailedPreconditionError("the tokens' places are not known");
+  }
   std::vector<char> header;
   if (kv) {
     // Asked first, so that a full cache is a quiet miss.
@@ -370,9 +411,9 @@ absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t
           absl::StrCat(range.size(), " rows needed, ", usable, " cells free"));
     }
     const auto* cache = static_cast<llama_kv_cache*>(section.memory);
-    header = KvHeader(section, cache->get_n_stream(), range);
+    header = KvHeader(section, cache->get_n_stream(), range, places);
   } else {
-    header = StateHeader(section, range.begin);
+    header = StateHeader(section, range.begin, places);
   }
   RecordingReader reader(std::move(header));
   try {

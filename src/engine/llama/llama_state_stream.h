@@ -3,8 +3,8 @@
 // `state_write` and `state_read` hand (tensor, offset, size) to an interface of ours. The classes
 // behind these functions record that and copy nothing; rows are moved later, extent by extent.
 // The stream of a section (all numbers in the machine's byte order):
-//   KV:    u32 streams; per stream u32 n (0: nothing follows), n x {i32 pos, u32 count, i32
-//   seq...},
+//   KV:    u32 streams; per stream u32 n (0: nothing follows), n x {i32 pos, u32 count,
+//          [i32 x, i32 y, i32 token where positions are wide,] i32 seq...},
 //          u32 v_trans, u32 layers, per layer {i32 type, u64 row bytes, rows} for K, then for V.
 //   State: u32 n, n x {i32 pos, u32 0}, u32 s_trans, u32 layers, per recurrent layer
 //          {i32 type, u64 row bytes, rows [, u64 row bytes, rows]} for R [and P], then for S.
@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parkade/image.h"
+#include "src/engine/llama/token_places.h"
 
 struct ggml_tensor;
 struct llama_memory_i;
@@ -45,6 +46,9 @@ struct MemorySection {
   // Of a window cache: its mask, as llama.cpp numbers it; 0 tokens elsewhere.
   std::uint32_t mask_tokens = 0;
   int mask_type = 0;
+  // Cells carry more than one number (M-RoPE): the functions below need to be told the places of
+  // the sequence's tokens. They take null where a token's position is its number.
+  bool wide = false;
   std::vector<WirePlane> planes;
 };
 
@@ -62,7 +66,7 @@ struct SectionRows {
 // FailedPrecondition: the sequence's last position is not `tokens` - 1. Internal: not the expected
 // stream. Cost: one walk over the section's cells.
 absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
-                                       std::uint32_t tokens);
+                                       std::uint32_t tokens, const TokenPlaces* places);
 
 // False when the section writes no stream at all: its cells belong to another context's memory.
 bool WritesState(const MemorySection& section);
@@ -76,6 +80,6 @@ std::uint32_t UsableCells(const MemorySection& section, std::int32_t sequence);
 // [position, position + 1). ResourceExhausted: no room, or llama.cpp refused; the section then
 // holds nothing of `sequence`. Requires range.begin < range.end.
 absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t sequence,
-                                      TokenRange range);
+                                      TokenRange range, const TokenPlaces* places);
 
 }  // namespace parkade

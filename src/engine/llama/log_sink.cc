@@ -28,6 +28,8 @@ void LogSink::Log(LogLevel level, std::string_view line) {
 
 void LogSink::OnLookup(const LookupRecord& record) {
   Log(LogLevel::kInfo, FormatLookupLine(record));
+  const std::optional<std::string> why = FormatMissLine(record);
+  if (why.has_value()) Log(LogLevel::kInfo, *why);
 }
 
 void LogSink::OnPark(const ParkEvent& event) {

@@ -130,7 +130,8 @@ void Session::OnGate(const server_task& task) {
     if (!identity_ready_ || !usual_identity_.has_value()) return;
     identity = *usual_identity_;
   }
-  options_.cache->Prefetch(identity, TokensOf(task.tokens));
+  const CacheTokens tokens = CacheTokensOf(task.tokens, view_->wide());
+  options_.cache->Prefetch(identity, tokens.tokens.subspan(0, tokens.cacheable));
 }
 
 void Session::TakeShifts() {
@@ -141,14 +142,26 @@ void Session::TakeShifts() {
   }
 }
 
-// llama-server clears a slot only when a request names other adapters; when the usual ones changed
-// or come back, it goes on with the rows of the former. Those must not be stored as the others'.
-void Session::NoteAdapters(const SlotView& slot) {
+// llama-server empties a slot only when a request names other adapters; when the usual ones changed
+// or come back, it would go on with the rows of the former. Those are nobody's: they are given up.
+// Where a request names them, what llama-server kept is kept (an adapter that begins at its own
+// words), and never stored as the others'.
+void Session::NoteAdapters(const SlotView& slot, const server_task& task) {
   Track& track = tracks_[slot.id];
   std::string adapters = AdapterSet(*slot.lora);
   if (adapters == track.adapters) return;
-  if (slot.prompt->n_tokens() > 0) track.shifted_from = 0;
   track.adapters = std::move(adapters);
+  if (slot.prompt->n_tokens() == 0) return;
+  if (!task.params.lora.empty()) {
+    track.shifted_from = 0;
+    return;
+  }
+  if (track.leftover) {
+    options_.cache->CountSkippedPark(
+        SkipReason::kQueueFull,
+        static_cast<std::uint32_t>(slot.prompt->n_tokens()) - track.captured);
+  }
+  EmptySlot(slot);
 }
 
 bool Session::Cacheable(const SlotView& slot) const {
@@ -158,16 +171,16 @@ bool Session::Cacheable(const SlotView& slot) const {
 
 absl::StatusOr<ParkOutcome> Session::Capture(const SlotView& slot, bool boundary, bool always) {
   Track& track = tracks_[slot.id];
-  const absl::Span<const llama_token> tokens = TokensOf(slot.prompt->tokens);
+  const CacheTokens tokens = CacheTokensOf(slot.prompt->tokens, view_->wide());
   track.leftover = false;
-  if (tokens.empty()) return ParkOutcome();
-  const std::uint32_t count = static_cast<std::uint32_t>(tokens.size());
-  const bool media = std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) != tokens.end();
+  if (tokens.tokens.empty()) return ParkOutcome();
+  const std::uint32_t count = static_cast<std::uint32_t>(tokens.tokens.size());
+  const bool media = tokens.cacheable < count;
   if (media || track.shifted_from < count) {
     options_.cache->CountSkippedPark(SkipReason::kUnsupported,
                                      count - std::min(count, track.captured));
     return absl::InvalidArgumentError(
-        media ? "the slot holds images or sound, which can't be kept"
+        media ? "the slot holds media whose content can't be told from others: it can't be kept"
               : "the slot's context was shifted or its adapters were changed: it can't be kept");
   }
   const std::optional<Digest128> identity = IdentityFor(*slot.lora);
@@ -175,10 +188,10 @@ absl::StatusOr<ParkOutcome> Session::Capture(const SlotView& slot, bool boundary
     track.leftover = true;
     return absl::UnavailableError("loading: the digest of the weights is not known yet");
   }
-  const std::unique_ptr<EngineSequence> sequence = SequenceOf(slot.id);
+  const std::unique_ptr<EngineSequence> sequence = SequenceOf(slot.id, slot.prompt->tokens);
   ParkRequest request;
   request.identity = *identity;
-  request.tokens = tokens;
+  request.tokens = tokens.tokens;
   request.boundary = boundary;
   request.always = always;
   const ParkOutcome outcome = options_.cache->Park(*sequence, request);

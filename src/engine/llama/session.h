@@ -115,6 +115,7 @@ class Session {
     std::uint32_t shifted_from = UINT32_MAX;
     std::string adapters;                // that the rows were computed with
     std::shared_ptr<SlotAction> action;  // the restore is a session's: no task waits for it
+    server_tokens session_tokens;        // then: what is to be restored
   };
   class Timer;
   // Content digests of the files that the identity names.
@@ -147,6 +148,7 @@ class Session {
   bool MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens);
   void EmptySlot(const SlotView& slot);
   void CaptureLeftovers(const std::vector<SlotView>& slots);
+  static const server_tokens& WantedTokens(const SlotView& slot, const Track& track);
   void DropRestore(Track* track, const SlotView& slot);
   bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
   std::optional<SharedRead> FindSharedRead(const SlotView& slot, const server_task& task,
@@ -156,14 +158,18 @@ class Session {
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);
   void TakeShifts();
-  void NoteAdapters(const SlotView& slot);
+  void NoteAdapters(const SlotView& slot, const server_task& task);
   // Looks at the draft model's context, if there is one whose rows can be stored.
   void PrepareDraft();
   // The draft, once the digest of its weights is known; null: none.
   std::shared_ptr<const DraftModel> Draft();
   // Asks for the draft's rows, too.
   void AddDraft(LookupRequest* request);
-  std::unique_ptr<EngineSequence> SequenceOf(int slot);
+  // Of the slot, where it holds or is to hold `tokens`.
+  std::unique_ptr<EngineSequence> SequenceOf(int slot, const server_tokens& tokens);
+  // What a client changed in a prompt; see LookupRequest::name_change.
+  std::string NameChange(absl::Span<const Token> before, absl::Span<const Token> stored,
+                         absl::Span<const Token> wanted) const;
   void StartIdentity();
   void ComputeIdentity(const common_params& params);
   std::string ContentDigest(const std::string& path, bool progress);

@@ -9,6 +9,7 @@
 #include "common.h"
 #include "src/engine/llama/llama_identity.h"
 #include "src/engine/llama/llama_weights.h"
+#include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session.h"
 
 namespace parkade {
@@ -237,10 +238,15 @@ void Session::AddDraft(LookupRequest* request) {
   request->draft_layout = draft->layout();
 }
 
-std::unique_ptr<EngineSequence> Session::SequenceOf(int slot) {
+std::unique_ptr<EngineSequence> Session::SequenceOf(int slot, const server_tokens& tokens) {
+  std::shared_ptr<const TokenPlaces> places;
+  if (view_->wide()) places = std::make_shared<const TokenPlaces>(tokens);
   std::shared_ptr<const DraftModel> draft = Draft();
-  if (draft == nullptr) return std::make_unique<LlamaSequence>(view_, slot);
-  return std::make_unique<DraftedSequence>(view_, std::move(draft), slot);
+  // A draft does not read images as the model does.
+  if (draft == nullptr || HasMedia(tokens)) {
+    return std::make_unique<LlamaSequence>(view_, slot, std::move(places));
+  }
+  return std::make_unique<DraftedSequence>(view_, std::move(draft), slot, std::move(places));
 }
 
 // Requests may bring any number of adapter scales, so few identities are remembered, here and in

@@ -26,11 +26,6 @@ constexpr std::int64_t kTurnUs = 2000;
 // Marks a checkpoint without bytes; no task has this number.
 constexpr int kMarkerTask = -77;
 
-std::uint32_t TextPrefix(absl::Span<const llama_token> tokens) {
-  return static_cast<std::uint32_t>(std::find(tokens.begin(), tokens.end(), LLAMA_TOKEN_NULL) -
-                                    tokens.begin());
-}
-
 }  // namespace
 
 // How many of the slot's tokens llama-server would reuse for this task by itself. The same rules as
@@ -43,7 +38,7 @@ std::uint32_t Session::EffectiveHeld(const SlotView& slot, const server_task& ta
   const bool more = common < static_cast<std::uint32_t>(task.n_tokens());
   const llama_model* model = llama_get_model(slot.ctx_tgt);
   const int window = view_->swa_full() ? 0 : llama_model_n_swa(model);
-  const llama_pos next = static_cast<llama_pos>(common);
+  const llama_pos next = slot.prompt->tokens.pos_next(common);
   const llama_pos threshold = std::max(0, next - window - (more ? 0 : 1));
   if (llama_memory_seq_pos_min(memory, slot.id) < threshold) return common;
   for (auto it = slot.prompt->checkpoints.rbegin(); it != slot.prompt->checkpoints.rend(); ++it) {
@@ -59,7 +54,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   if (!Active()) return;
   Timer timer(this, "launched");
   TakeShifts();
-  NoteAdapters(slot);
+  NoteAdapters(slot, task);
   Track& track = tracks_[slot.id];
   if (track.in_flight()) DropRestore(&track, slot);
   auto seen = seen_.find(task.id);
@@ -78,23 +73,29 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
     track.leftover = false;
   }
   LookupRequest request;
-  const absl::Span<const llama_token> tokens = TokensOf(task.tokens);
-  request.tokens.assign(tokens.begin(), tokens.end());
-  request.cacheable_tokens = TextPrefix(tokens);
+  CacheTokens tokens = CacheTokensOf(task.tokens, view_->wide());
+  request.tokens.assign(tokens.tokens.begin(), tokens.tokens.end());
+  request.cacheable_tokens = tokens.cacheable;
+  request.whole_ranges = std::move(tokens.media);
   request.held_tokens = task.params.cache_prompt ? EffectiveHeld(slot, task) : 0;
   request.held_all = request.held_tokens == static_cast<std::uint32_t>(slot.prompt->n_tokens());
+  if (!request.held_all) {
+    const auto held = TokensOf(slot.prompt->tokens).subspan(request.held_tokens, kExplainTokens);
+    request.held_next.assign(held.begin(), held.end());
+  }
+  request.name_change = [this](auto... sides) { return NameChange(sides...); };
   request.enabled = task.params.cache_prompt && slot.alora_start < 0;
   if (request.enabled) {
     const std::optional<Digest128> identity = IdentityFor(*slot.lora);
     request.enabled = identity.has_value();
     if (identity.has_value()) request.identity = *identity;
   }
-  AddDraft(&request);
+  if (request.whole_ranges.empty()) AddDraft(&request);
   // A dense model goes on anywhere.
   const bool state = view_->layout().has_group(RowGroup::kState);
   if (request.enabled && (state || view_->layout().has_group(RowGroup::kWindow))) {
     track.boundaries =
-        BoundariesOf(task.params.message_spans, static_cast<std::uint32_t>(tokens.size()),
+        BoundariesOf(task.params.message_spans, static_cast<std::uint32_t>(request.tokens.size()),
                      request.cacheable_tokens, state);
     request.user_starts = track.boundaries.user_starts;
   }
@@ -121,6 +122,10 @@ void Session::EmptySlot(const SlotView& slot) {
   track.boundary = 0;
   track.leftover = false;
   track.shifted_from = UINT32_MAX;
+}
+
+const server_tokens& Session::WantedTokens(const SlotView& slot, const Track& track) {
+  return track.action != nullptr ? track.session_tokens : slot.task->tokens;
 }
 
 void Session::DropRestore(Track* track, const SlotView& slot) {
@@ -182,7 +187,7 @@ bool Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std
 // checkpoint of it. A restored one begins in the window, or with the state of that position alone.
 void Session::AddCheckpoint(const SlotView& slot, std::uint32_t tokens) {
   const int window = view_->swa_full() ? 0 : llama_model_n_swa(llama_get_model(slot.ctx_tgt));
-  const llama_pos next = static_cast<llama_pos>(tokens);
+  const llama_pos next = slot.prompt->tokens.pos_next(tokens);
   const llama_pos reach = std::max(0, next - window);
   if (llama_memory_seq_pos_min(llama_get_memory(slot.ctx_tgt), slot.id) < reach) return;
   common_prompt_checkpoint& checkpoint = slot.prompt->checkpoints.emplace_back();
@@ -201,13 +206,9 @@ void Session::AddCheckpoint(const SlotView& slot, std::uint32_t tokens) {
 
 void Session::FinishRestore(const SlotView& slot, Track* track) {
   const std::uint32_t tokens = track->restore->restored_tokens();
-  const absl::Span<const llama_token> prompt =
-      track->action != nullptr ? absl::MakeConstSpan(track->action->session.tokens)
-                               : TokensOf(slot.task->tokens);
   const bool has_mtmd = slot.prompt->tokens.has_mtmd;
   slot.prompt->clear();
-  slot.prompt->tokens =
-      server_tokens(llama_tokens(prompt.begin(), prompt.begin() + tokens), has_mtmd);
+  slot.prompt->tokens = FirstTokens(WantedTokens(slot, *track), tokens, has_mtmd);
   AddCheckpoint(slot, tokens);
   track->captured = tokens;
   track->boundary = tokens;
@@ -252,7 +253,7 @@ bool Session::StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* t
       track->no_room = !MakeRoom(slots, slot, restore.restored_tokens());
       if (track->no_room) return true;
       EmptySlot(slot);
-      track->sequence = SequenceOf(slot.id);
+      track->sequence = SequenceOf(slot.id, WantedTokens(slot, *track));
       track->placed = true;
     }
     const Restore::State state = restore.Step(*track->sequence, budget_us);

@@ -155,6 +155,10 @@ bool Session::CaptureForSave(const SlotView& slot, const std::shared_ptr<SlotAct
     job->Fail(absl::InvalidArgumentError("the slot is empty: nothing to save"));
     return true;
   }
+  if (HasMedia(slot.prompt->tokens)) {
+    job->Fail(absl::InvalidArgumentError("the slot holds images or sound: it can't be saved"));
+    return true;
+  }
   const absl::StatusOr<ParkOutcome> parked = Capture(slot, true, true);
   if (!parked.ok()) {
     job->Fail(parked.status());
@@ -185,6 +189,12 @@ bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotActi
                   "the session was saved under another identity" +
                       (field.empty() ? "" : ": '" + field + "' differs"));
   }
+  const bool media = std::any_of(session.tokens.begin(), session.tokens.end(),
+                                 [](Token token) { return token < 0; });
+  if (media) {
+    return refuse(absl::StatusCode::kInvalidArgument,
+                  "the conversation holds images or sound: it can't be restored into a slot");
+  }
   if (session.token_count >= static_cast<std::uint32_t>(slot.n_ctx)) {
     return refuse(absl::StatusCode::kInvalidArgument,
                   "the session's " + std::to_string(session.token_count) +
@@ -206,6 +216,7 @@ bool Session::BeginSessionRestore(SlotView& slot, const std::shared_ptr<SlotActi
   AddDraft(&request);
   track.restore = options_.cache->Lookup(std::move(request));
   track.action = job;
+  track.session_tokens = server_tokens(session.tokens, false);
   track.task = --last_action_task_;
   track.placed = false;
   track.no_room = false;
