@@ -33,8 +33,6 @@ struct LookupRequest {
   // Tokens of the prompt that can be served from a cache: less than tokens.size() where something
   // follows whose state is not reproducible from token ids (an image).
   std::uint32_t cacheable_tokens = 0;
-  // Parts of the prompt that are reused as a whole or not at all (an image): ascending, disjoint.
-  std::vector<TokenRange> whole_ranges;
   // Longest common prefix of the prompt and what the slot holds now.
   std::uint32_t held_tokens = 0;
   // The slot holds nothing beyond held_tokens.
@@ -42,15 +40,6 @@ struct LookupRequest {
   // Where messages of the user begin, ascending; empty: not known. Only to name the boundary that a
   // restore goes back to.
   std::vector<std::uint32_t> user_starts = {};
-  // What the slot holds from held_tokens on, at most kExplainTokens of it.
-  std::vector<Token> held_next;
-  // Names what a client changed (see LookupRecord::changed); empty: nothing known. `before` are the
-  // equal tokens before the first differing one, `stored` and `wanted` what follows on either side;
-  // none of them more than kExplainTokens. Called by FinishLookup, at most once, when more than
-  // kExplainedMissTokens are computed because of it. May be null.
-  std::function<std::string(absl::Span<const Token> before, absl::Span<const Token> stored,
-                            absl::Span<const Token> wanted)>
-      name_change;
   // False: no lookup, counted as `disabled`.
   bool enabled = true;
   // The engine's draft model: its stage (see IsDraft), whose name says which one, and its planes.
@@ -59,6 +48,17 @@ struct LookupRequest {
   StateLayout draft_layout = {};
   // Not zero: this conversation alone, from FindSession, however few tokens it has.
   ConversationId session = {};
+  // Parts of the prompt that are reused as a whole or not at all (an image): ascending, disjoint.
+  std::vector<TokenRange> whole_ranges = {};
+  // What the slot holds from held_tokens on, at most kExplainTokens of it.
+  std::vector<Token> held_next = {};
+  // Names what a client changed (see LookupRecord::changed); empty: nothing known. `before` are the
+  // equal tokens before the first differing one, `stored` and `wanted` what follows on either side;
+  // none of them more than kExplainTokens. Called by FinishLookup, at most once, when more than
+  // kExplainedMissTokens are computed because of it. May be null.
+  std::function<std::string(absl::Span<const Token> before, absl::Span<const Token> stored,
+                            absl::Span<const Token> wanted)>
+      name_change = nullptr;
 };
 
 // One lookup and, when something was found, its restore. Created by Lookup, stepped and finished on

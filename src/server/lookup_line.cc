@@ -89,7 +89,8 @@ std::string Explanation(const LookupRecord& record, MissReason reason) {
     case MissReason::kEvicted:
       return absl::StrCat("what follows token ", matched, " of ", prompt, " was evicted");
     case MissReason::kUnsupported:
-      return "it holds what can't be cached";
+      return absl::StrCat("what follows token ", matched, " of ", prompt,
+                          " can't be cached (a video, or media of a few tokens)");
     case MissReason::kTooShort:
       return "what is stored is hardly longer than what the slot holds";
     default:

@@ -92,8 +92,21 @@ class EmbeddingsTest(ServerTest):
         self.assertEqual(log.count("the conversation cache is off: it is started for embeddings"),
                          1, log)
 
+    def test_rerank(self):
+        scores = []
+        for flags in ([], ["--conversation-cache-mib", "0"]):
+            server = self.start_bare("--rerank", *flags)
+            answer = server.json("POST", "/v1/rerank", {
+                "query": "the people", "documents": ["water", "the oil"]})
+            scores.append(sorted((item["index"], item["relevance_score"])
+                                 for item in answer["results"]))
+            server.port = None
+        self.assertEqual(scores[0], scores[1])
+        self.assertNotEqual(scores[0][0][1], scores[0][1][1])
+        self.assertIn("the conversation cache is off: ", self.servers[0].log())
+
     def test_refused_when_asked_for(self):
-        for flags in (["--embedding"], ["--embedding", "--pooling", "mean"]):
+        for flags in (["--embedding"], ["--embedding", "--pooling", "mean"], ["--rerank"]):
             server = self.launch(model("dense"), "-c", "2048", "-t", "1", *flags,
                                  "--conversation-cache-mib", "64")
             server.process.wait(60)

@@ -10,6 +10,7 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_catalogue_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_collapse_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_eviction_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_explain_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_identity_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_index_limit_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_listing_test.cc

@@ -33,6 +33,24 @@ TEST(ManagerBoundary, AddRangeMergesWhatTouchesAndKeepsTheOrder) {
   EXPECT_EQ(ranges, (Ranges{{0, 50}}));
 }
 
+TEST(ManagerBoundary, OutsideOfIsNeverInsideAWholePart) {
+  const Ranges whole = {{10, 20}, {20, 30}, {40, 41}};
+  EXPECT_EQ(OutsideOf({}, 15), 15u);
+  for (const auto& [position, outside] :
+       std::vector<std::pair<std::uint32_t, std::uint32_t>>{{0, 0},
+                                                            {10, 10},
+                                                            {11, 10},
+                                                            {19, 10},
+                                                            {20, 20},
+                                                            {29, 20},
+                                                            {30, 30},
+                                                            {40, 40},
+                                                            {41, 41},
+                                                            {50, 50}}) {
+    EXPECT_EQ(OutsideOf(whole, position), outside) << position;
+  }
+}
+
 TEST(ManagerBoundary, UncoveredIsWhatIsMissing) {
   const Ranges have = {{10, 20}, {30, 40}};
   EXPECT_EQ(Uncovered(have, {0, 50}), (Ranges{{0, 10}, {20, 30}, {40, 50}}));

@@ -1,6 +1,8 @@
 #include "src/engine/llama/prompt_tokens.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "mtmd.h"
@@ -12,12 +14,18 @@ namespace {
 // Every token of a chunk carries 30 bits of its hash, so fewer tell contents apart too rarely.
 constexpr std::size_t kLeastChunkTokens = 4;
 
+// SHA-256 of the file. Frames of a video are named by their number, and which picture that is
+// depends on how the server was started.
+bool TellsContent(std::string_view id) {
+  return id.size() == 64 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 // What the rows of a chunk depend on besides the tokens before it; empty: it can't be told.
 std::string ContentOf(const mtmd_input_chunk* chunk, bool wide) {
   const char* id = mtmd_input_chunk_get_id(chunk);
   const std::size_t tokens = mtmd_input_chunk_get_n_tokens(chunk);
   const llama_pos positions = mtmd_input_chunk_get_n_pos(chunk);
-  if (id == nullptr || *id == 0 || tokens < kLeastChunkTokens) return "";
+  if (id == nullptr || !TellsContent(id) || tokens < kLeastChunkTokens) return "";
   if (!wide && static_cast<std::size_t>(positions) != tokens) return "";
   std::string shape;
   if (const mtmd_image_tokens* image = mtmd_input_chunk_get_tokens_image(chunk)) {
@@ -62,6 +70,34 @@ CacheTokens CacheTokensOf(const server_tokens& prompt, bool wide) {
   }
   result.tokens = result.owned;
   return result;
+}
+
+TokenPlaces PlacesOf(const server_tokens& prompt) {
+  TokenPlaces places;
+  std::vector<CellPlace> cells;
+  for (std::size_t i = 0; i < prompt.size(); i += std::max<std::size_t>(cells.size(), 1)) {
+    cells.clear();
+    if (prompt[i] != LLAMA_TOKEN_NULL) {
+      places.AddText(prompt[i]);
+      continue;
+    }
+    const mtmd_input_chunk* chunk = prompt.find_chunk(i).get();
+    const std::size_t count = mtmd_input_chunk_get_n_tokens(chunk);
+    const mtmd_image_tokens* image = mtmd_input_chunk_get_tokens_image(chunk);
+    for (std::size_t k = 0; k < count; ++k) {
+      const llama_pos straight = places.next() + static_cast<llama_pos>(k);
+      CellPlace cell{straight, straight, straight, LLAMA_TOKEN_NULL};
+      if (image != nullptr) {
+        const mtmd_decoder_pos at = mtmd_image_tokens_get_decoder_pos(image, places.next(), k);
+        cell.position = static_cast<llama_pos>(at.t);
+        cell.x = static_cast<llama_pos>(at.x);
+        cell.y = static_cast<llama_pos>(at.y);
+      }
+      cells.push_back(cell);
+    }
+    places.AddMedia(cells, mtmd_input_chunk_get_n_pos(chunk));
+  }
+  return places;
 }
 
 server_tokens FirstTokens(const server_tokens& prompt, std::uint32_t count, bool has_mtmd) {

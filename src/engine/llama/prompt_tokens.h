@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "parkade/image.h"
 #include "server-common.h"
+#include "src/engine/llama/token_places.h"
 
 namespace parkade {
 
@@ -41,6 +42,9 @@ struct CacheTokens {
 // Valid until `prompt` changes. `wide`: positions are of several numbers (M-RoPE); elsewhere a
 // chunk that takes fewer positions than tokens can't be kept.
 CacheTokens CacheTokensOf(const server_tokens& prompt, bool wide);
+
+// Where the tokens lie in the memory of a model with wide positions.
+TokenPlaces PlacesOf(const server_tokens& prompt);
 
 // The first `count` tokens of `prompt`, media without their pixels. Requires that `count` lies in
 // no chunk.

@@ -240,7 +240,7 @@ void Session::AddDraft(LookupRequest* request) {
 
 std::unique_ptr<EngineSequence> Session::SequenceOf(int slot, const server_tokens& tokens) {
   std::shared_ptr<const TokenPlaces> places;
-  if (view_->wide()) places = std::make_shared<const TokenPlaces>(tokens);
+  if (view_->wide()) places = std::make_shared<const TokenPlaces>(PlacesOf(tokens));
   std::shared_ptr<const DraftModel> draft = Draft();
   // A draft does not read images as the model does.
   if (draft == nullptr || HasMedia(tokens)) {

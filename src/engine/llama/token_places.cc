@@ -3,45 +3,21 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "mtmd.h"
-#include "server-common.h"
-
 namespace parkade {
-
-void TokenPlaces::AddText(llama_token token, llama_pos position) {
-  places_.push_back({position, position, position, token});
-}
 
 TokenPlaces::TokenPlaces(absl::Span<const llama_token> text) {
   places_.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) AddText(text[i], static_cast<llama_pos>(i));
+  for (const llama_token token : text) AddText(token);
 }
 
-TokenPlaces::TokenPlaces(const server_tokens& tokens) {
-  places_.reserve(tokens.size());
-  llama_pos next = 0;
-  for (std::size_t i = 0; i < tokens.size();) {
-    if (tokens[i] != LLAMA_TOKEN_NULL) {
-      AddText(tokens[i++], next++);
-      continue;
-    }
-    const mtmd_input_chunk* chunk = tokens.find_chunk(i).get();
-    const std::size_t count = mtmd_input_chunk_get_n_tokens(chunk);
-    const mtmd_image_tokens* image = mtmd_input_chunk_get_tokens_image(chunk);
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto straight = next + static_cast<llama_pos>(k);
-      CellPlace place{straight, straight, straight, LLAMA_TOKEN_NULL};
-      if (image != nullptr) {
-        const mtmd_decoder_pos at = mtmd_image_tokens_get_decoder_pos(image, next, k);
-        place.position = static_cast<llama_pos>(at.t);
-        place.x = static_cast<llama_pos>(at.x);
-        place.y = static_cast<llama_pos>(at.y);
-      }
-      places_.push_back(place);
-    }
-    next += mtmd_input_chunk_get_n_pos(chunk);
-    i += count;
-  }
+void TokenPlaces::AddText(llama_token token) {
+  places_.push_back({next_, next_, next_, token});
+  ++next_;
+}
+
+void TokenPlaces::AddMedia(absl::Span<const CellPlace> cells, llama_pos positions) {
+  places_.insert(places_.end(), cells.begin(), cells.end());
+  next_ += positions;
 }
 
 std::uint32_t TokenPlaces::Find(llama_pos position, llama_pos x, llama_pos y,

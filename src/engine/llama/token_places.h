@@ -8,8 +8,6 @@
 #include "absl/types/span.h"
 #include "llama.h"
 
-struct server_tokens;
-
 namespace parkade {
 
 // What llama.cpp keeps of a token's cell.
@@ -20,12 +18,18 @@ struct CellPlace {
   llama_token token = LLAMA_TOKEN_NULL;  // null for media
 };
 
-// A value type, immutable. Positions never fall from one token to the next.
+// A value type. Positions never fall from one token to the next. Of a prompt: PlacesOf in
+// prompt_tokens.h.
 class TokenPlaces {
  public:
+  TokenPlaces() = default;
   // Text alone: every position is the token's number.
   explicit TokenPlaces(absl::Span<const llama_token> text);
-  explicit TokenPlaces(const server_tokens& tokens);
+
+  void AddText(llama_token token);
+  // The cells of an image or a sound; what follows comes `positions` later.
+  void AddMedia(absl::Span<const CellPlace> cells, llama_pos positions);
+  llama_pos next() const { return next_; }
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(places_.size()); }
   const CellPlace& operator[](std::uint32_t token) const { return places_[token]; }
@@ -34,8 +38,8 @@ class TokenPlaces {
   std::uint32_t Find(llama_pos position, llama_pos x, llama_pos y, std::uint32_t* hint) const;
 
  private:
-  void AddText(llama_token token, llama_pos position);
   std::vector<CellPlace> places_;
+  llama_pos next_ = 0;
 };
 
 }  // namespace parkade
