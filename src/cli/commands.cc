@@ -165,6 +165,9 @@ std::string LookupsTable(const Json& json, double now) {
     } else if (!each.at("first_difference").is_null()) {
       absl::StrAppend(&why, " at ", FormatCount(Number(each, "first_difference")));
     }
+    if (each.contains("changed") && !each.at("changed").is_null()) {
+      absl::StrAppend(&why, " (", Text(each, "changed"), ")");
+    }
     table.AddRow({FormatAge(now - Number(each, "time")), Text(each, "outcome"),
                   FormatCount(Number(each, "prompt_tokens")),
                   FormatCount(Number(each, "reused_tokens")), Joined(sources), why,

@@ -33,6 +33,6 @@ foreach(test boundaries state identity stages slices media)
     PARKADE_TEST_MODELS_FOLDER="${PARKADE_TEST_MODELS_FOLDER}"
     PARKADE_TEST_RPC_SERVER_PROGRAM="${CMAKE_BINARY_DIR}/bin/ggml-rpc-server")
 endforeach()
-# What llama.cpp's own libraries call by its wrapped name lies in an object that nothing else of this
-# test asks for.
+# What llama.cpp's own libraries call by its wrapped name lies in an object that nothing else of
+# this test asks for.
 target_link_options(llama_media_test PRIVATE -Wl,--undefined=__wrap_llama_memory_seq_add)

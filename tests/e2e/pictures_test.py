@@ -33,15 +33,18 @@ def words(name, count):
 
 
 class PicturesTest(ServerTest):
-    FLAGS = {"mrope": [], "window": ["--swa-full"]}
+    FLAGS = {"window": ["--swa-full"]}
     # Tokens of an image, from the projector's sizes.
     IMAGE_TOKENS = {"mrope": 12, "window": 16}
-    IMAGE_MARKS = {"mrope": "<|vision_start|>", "window": "<start_of_image>"}
+
+    @staticmethod
+    def projector(kind):
+        return "mrope_projector" if kind == "mrope" else "window_projector"
 
     def begin(self, kind, plain=False, flags=None, **options):
         start = self.start_plain if plain else self.start
-        return start(model(kind), "--mmproj", model(kind + "_projector"),
-                     *(self.FLAGS[kind] if flags is None else flags),
+        return start(model(kind), "--mmproj", model(self.projector(kind)),
+                     *(self.FLAGS.get(kind, []) if flags is None else flags),
                      environment={"LLAMA_MEDIA_MARKER": MARKER}, **options)
 
     @staticmethod
@@ -56,8 +59,9 @@ class PicturesTest(ServerTest):
     def image_begin(self, server, kind, before):
         """Number of the first image's first token: text is cut into tokens piece by piece."""
         words_before = server.tokenize(before + " ")
-        mark = server.json("POST", "/tokenize", {"content": self.IMAGE_MARKS[kind],
-                                                 "add_special": False})["tokens"]
+        mark = server.json("POST", "/tokenize", {
+            "content": "<|vision_start|>" if kind == "mrope" else "<start_of_image>",
+            "add_special": False})["tokens"]
         return len(words_before) + len(mark)
 
     def goes_on(self, kind):
@@ -104,6 +108,31 @@ class PicturesTest(ServerTest):
 
     def test_wide_positions(self):
         self.goes_on("mrope")
+
+    def test_dense(self):
+        self.goes_on("dense")
+
+    def test_hybrid(self):
+        """Recurrent state after an image: kept at the prompt's end, not in the image."""
+        _, first, longer = self.turns()
+        image, other = picture("one", 112, 84), picture("two", 112, 84)
+        server = self.begin("hybrid")
+        answer = server.ask(self.prompt(first, image), ANSWER_TOKENS)
+        held = answer.raw["tokens_evaluated"]
+        server.wait_durable(held + ANSWER_TOKENS - 1)
+        server.kill()
+        server = self.begin("hybrid")
+        second = server.ask(self.prompt(longer, image), ANSWER_TOKENS)
+        lookup = self.assert_served(server, "disk", held - 4)
+        self.assertLessEqual(lookup["reused_tokens"], held)
+        third = server.ask(self.prompt(longer, other), ANSWER_TOKENS)
+        self.assertEqual(server.last_lookup()["miss_tokens"].get("unsupported", 0), 0)
+        plain = self.begin("hybrid", plain=True)
+        self.assert_same_answer(answer, plain.ask(self.prompt(first, image), ANSWER_TOKENS))
+        self.assert_same_answer(second, plain.ask(self.prompt(longer, image), ANSWER_TOKENS))
+        reference = plain.ask(self.prompt(longer, other), ANSWER_TOKENS)
+        self.assertNotEqual(reference.tokens, second.tokens)
+        self.assert_same_answer(third, reference)
 
     def test_full_window(self):
         self.goes_on("window")

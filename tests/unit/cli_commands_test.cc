@@ -99,12 +99,14 @@ TEST(CliCommands, LookupsSayWhy) {
   server.replies["/conversations/lookups?limit=50"] = {
       200, R"({"lookups":[{"time":1700000097.0,"prompt_tokens":100,"reused_tokens":64,)"
            R"("conversation":null,"outcome":"partial","seconds":0.75,"hit_tokens":{"disk":64},)"
-           R"("reason":"diverged","first_difference":70,"identity_field":null}]})"};
+           R"("reason":"diverged","first_difference":70,"identity_field":null,)"
+           R"("changed":"time"}]})"};
   const CliOutcome outcome = server.Run(CliCommand::kLookups);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_EQ(outcome.out,
-            "   WHEN  OUTCOME  PROMPT  REUSED  FROM  WHY NOT MORE        TIME  CONVERSATION\n"
-            "3 s ago  partial     100      64  disk  diverged at 70  750.0 ms  -\n");
+  EXPECT_EQ(
+      outcome.out,
+      "   WHEN  OUTCOME  PROMPT  REUSED  FROM  WHY NOT MORE               TIME  CONVERSATION\n"
+      "3 s ago  partial     100      64  disk  diverged at 70 (time)  750.0 ms  -\n");
 }
 
 TEST(CliCommands, StatsOfTiersAndTokens) {

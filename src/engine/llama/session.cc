@@ -255,6 +255,9 @@ void Session::OnReleased(const SlotView& slot) {
   // What a session's restore left for the next task stays.
   if (!action) RemoveMarker(&track);
   if (track.in_flight()) DropRestore(&track, slot);
+  // A child's rows were copied from its parent's, which may have been moved: nobody told of that.
+  const bool child = slot.task != nullptr && slot.task->is_child();
+  if (child && slot.task->params.n_cache_reuse > 0) track.shifted_from = 0;
   track.task = -1;
   if (action) return;
   if (Cacheable(slot)) {
