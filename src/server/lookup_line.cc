@@ -110,8 +110,10 @@ std::optional<std::string> FormatMissLine(const LookupRecord& record) {
     if (record.miss_tokens[i] > record.miss_tokens[static_cast<int>(main)]) main = reason;
   }
   if (again <= kExplainedMissTokens) return std::nullopt;
-  return absl::StrCat("miss: ", Explanation(record, main), "; ", Grouped(again),
-                      " tokens read again");
+  // Another text after the same beginning may well be new.
+  const bool known = main != MissReason::kDiverged || !record.changed.empty();
+  return absl::StrCat("miss: ", Explanation(record, main), "; ", Grouped(again), " tokens ",
+                      known ? "read again" : "computed");
 }
 
 std::optional<MissReason> MainMissReason(const LookupRecord& record) {

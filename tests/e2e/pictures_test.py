@@ -187,6 +187,25 @@ class PicturesTest(ServerTest):
             self.assert_served(server, "ram", 200)
             self.assert_same_answer(answer, plain.ask(prompt, ANSWER_TOKENS))
 
+    def test_two_slots_in_one_pool(self):
+        """Cells of two chats with images lie between each other."""
+        flags = ["--kv-unified"]
+        prompts = [self.prompt(f"{words(name, 150)} {MARKER} {words(name + ' end', 60)}",
+                               picture(name, 112, 84)) for name in ("one", "two")]
+        server = self.begin("mrope", flags=flags)
+        for turn in range(2):
+            for slot, prompt in enumerate(prompts):
+                server.ask(prompt, 8, id_slot=slot)
+                prompt["prompt_string"] += " " + words(f"turn {turn}", 30)
+        server.wait_parked()
+        server.kill()
+        server = self.begin("mrope", flags=flags)
+        plain = self.begin("mrope", plain=True, flags=flags)
+        for slot, prompt in enumerate(prompts):
+            answer = server.ask(prompt, ANSWER_TOKENS, id_slot=1 - slot)
+            self.assert_served(server, "disk", 230)
+            self.assert_same_answer(answer, plain.ask(prompt, ANSWER_TOKENS, id_slot=slot))
+
     def test_sessions_of_images_are_refused(self):
         server = self.begin("mrope")
         server.ask(self.prompt(f"{words('a', 100)} {MARKER} {words('b', 30)}",

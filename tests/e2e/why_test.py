@@ -77,8 +77,8 @@ class WhyTest(ServerTest):
         lookup = server.last_lookup()
         self.assertEqual((lookup["reason"], lookup["changed"]), ("diverged", None))
         self.assertRegex(self.misses(server)[-1],
-                         r"^miss: the prompt differs at token \d+ of 2,\d+; [12],\d+ tokens read "
-                         "again$")
+                         r"^miss: the prompt differs at token \d+ of 2,\d+; [12],\d+ tokens "
+                         "computed$")
 
     def test_texts_only_when_verbose(self):
         head = "the way he said it " * 20

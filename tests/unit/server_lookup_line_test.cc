@@ -59,7 +59,7 @@ TEST(MissLine, NamesWhatDiffers) {
   SetMiss(record, MissReason::kNew, 1);
   SetMiss(record, MissReason::kDiverged, 8897);
   EXPECT_EQ(FormatMissLine(record),
-            "miss: the prompt differs at token 412 of 9,310; 8,897 tokens read again");
+            "miss: the prompt differs at token 412 of 9,310; 8,897 tokens computed");
   record.changed = "time";
   EXPECT_EQ(FormatMissLine(record),
             "miss: the prompt differs at token 412 of 9,310 (a clock time that changes in every "
