@@ -250,6 +250,7 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   partial.miss_tokens[static_cast<int>(MissReason::kNew)] = 6;
   partial.stage_sources = {Source::kRam, Source::kDisk};
   partial.first_difference = 70;
+  partial.changed = "time";
   partial.lookup_seconds = 0.25;
   partial.restore_seconds = 0.5;
   partial.restored_bytes = 9;
@@ -260,6 +261,7 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   identity.identity_field = "kv_type_k";
   LookupRecord full;
   full.outcome = LookupOutcome::kFull;
+  full.failed_tier = Source::kDisk;
   full.miss_tokens[static_cast<int>(MissReason::kNew)] = 1;
   cache.lookups = {partial, identity, full};
 
@@ -274,13 +276,16 @@ TEST_F(ApiTest, LookupsInTheirShape) {
             "\"stage_tiers\":[\"ram\",\"disk\"],\"seconds\":0.75,\"lookup_seconds\":0.25,"
             "\"restore_seconds\":0.5,\"restored_bytes\":9,\"hit_tokens\":{\"disk\":64},"
             "\"miss_tokens\":{\"new\":6,\"diverged\":30},\"reason\":\"diverged\","
-            "\"first_difference\":70,\"identity_field\":null,\"detail\":null}");
+            "\"first_difference\":70,\"identity_field\":null,\"changed\":\"time\","
+            "\"failed_tier\":null,\"detail\":null}");
   EXPECT_EQ(json["lookups"][1]["reason"], "identity");
   EXPECT_EQ(json["lookups"][1]["identity_field"], "kv_type_k");
   EXPECT_EQ(json["lookups"][1]["first_difference"], Json());
   EXPECT_EQ(json["lookups"][1]["conversation"], Json());
   EXPECT_EQ(json["lookups"][2]["reason"], Json());
   EXPECT_EQ(json["lookups"][2]["boundary"], Json());
+  EXPECT_EQ(json["lookups"][2]["failed_tier"], "disk");
+  EXPECT_EQ(json["lookups"][2]["changed"], Json());
 }
 
 TEST_F(ApiTest, ForgetSaysWhatForksKeep) {
