@@ -22,6 +22,13 @@ TEST(Boundaries, WithoutRolesDoublingPositionsAndOneBeforeTheEnd) {
   EXPECT_EQ(BoundariesOf({}, 5000, 5000, false).wanted, Positions{});
 }
 
+TEST(Boundaries, WhereAnImageBeginsAndNotInside) {
+  EXPECT_EQ(BoundariesOf({}, 1500, 1500, true, {{300, 400}, {500, 600}, {1490, 1499}}).wanted,
+            (Positions{300, 500, 1024, 1490}));
+  EXPECT_EQ(BoundariesOf({}, 1500, 500, false, {{0, 100}, {300, 400}, {600, 700}}).wanted,
+            (Positions{300}));
+}
+
 TEST(Boundaries, TheNumberGrowsWithTheLogarithm) {
   EXPECT_EQ(BoundariesOf({}, 1u << 20, 1u << 20, true).wanted.size(), 12u);
   EXPECT_EQ(BoundariesOf({}, UINT32_MAX, UINT32_MAX, true).wanted.size(), 24u);

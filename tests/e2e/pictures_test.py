@@ -113,7 +113,7 @@ class PicturesTest(ServerTest):
         self.goes_on("dense")
 
     def test_hybrid(self):
-        """Recurrent state after an image: kept at the prompt's end, not in the image."""
+        """Recurrent state: kept where an image begins and at the prompt's end."""
         _, first, longer = self.turns()
         image, other = picture("one", 112, 84), picture("two", 112, 84)
         server = self.begin("hybrid")
@@ -126,7 +126,10 @@ class PicturesTest(ServerTest):
         lookup = self.assert_served(server, "disk", held - 4)
         self.assertLessEqual(lookup["reused_tokens"], held)
         third = server.ask(self.prompt(longer, other), ANSWER_TOKENS)
-        self.assertEqual(server.last_lookup()["miss_tokens"].get("unsupported", 0), 0)
+        # The state before the image is kept, too.
+        text = self.image_begin(server, "hybrid", self.turns()[0])
+        lookup = self.assert_served(server, "disk", text)
+        self.assertEqual((lookup["matched_tokens"], lookup["reused_tokens"]), (text, text))
         plain = self.begin("hybrid", plain=True)
         self.assert_same_answer(answer, plain.ask(self.prompt(first, image), ANSWER_TOKENS))
         self.assert_same_answer(second, plain.ask(self.prompt(longer, image), ANSWER_TOKENS))
@@ -153,6 +156,10 @@ class PicturesTest(ServerTest):
         self.assertEqual(answer.tokens[:1], reference.tokens[:1])
         token = answer.tokens[0]
         self.assertLess(abs(answer.logprobs[0][token] - reference.logprobs[0][token]), 0.5)
+        # Rows of a window before the image are kept, too.
+        server.ask(self.prompt(longer, picture("two", 112, 84)), 1)
+        text = self.image_begin(server, "window", self.turns()[0])
+        self.assertEqual(server.last_lookup()["reused_tokens"], text)
 
     def test_one_image_after_another(self):
         """The second image differs: the first stays, whole."""

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "parkade/image.h"
-
 namespace parkade {
 namespace {
 
@@ -20,7 +18,8 @@ bool PromptBoundaries::Wants(std::uint32_t position, std::uint32_t last_kept) co
 }
 
 PromptBoundaries BoundariesOf(const common_chat_msg_spans& spans, std::uint32_t prompt_tokens,
-                              std::uint32_t text_tokens, bool state) {
+                              std::uint32_t cacheable_tokens, bool state,
+                              const std::vector<TokenRange>& media) {
   PromptBoundaries boundaries;
   std::vector<std::uint32_t>& wanted = boundaries.wanted;
   std::uint32_t answer = 0;
@@ -40,8 +39,13 @@ PromptBoundaries BoundariesOf(const common_chat_msg_spans& spans, std::uint32_t 
       wanted.push_back(static_cast<std::uint32_t>(at));
     }
   }
-  std::erase_if(
-      wanted, [&](std::uint32_t at) { return at == 0 || at >= prompt_tokens || at > text_tokens; });
+  for (const TokenRange& range : media) {
+    wanted.push_back(range.begin);
+    std::erase_if(wanted, [&](std::uint32_t at) { return at > range.begin && at < range.end; });
+  }
+  std::erase_if(wanted, [&](std::uint32_t at) {
+    return at == 0 || at >= prompt_tokens || at > cacheable_tokens;
+  });
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   return boundaries;

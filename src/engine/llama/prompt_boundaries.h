@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "chat.h"
+#include "parkade/image.h"
 
 namespace parkade {
 
@@ -22,9 +23,10 @@ struct PromptBoundaries {
   bool Wants(std::uint32_t position, std::uint32_t last_kept) const;
 };
 
-// `text_tokens`: the prompt up to its first image; what is after it can't be kept. `state`: the
-// model has recurrent state; without it a window is all there is.
+// `cacheable_tokens`: what is after them can't be kept. `state`: the model has recurrent state;
+// without it a window is all there is. `media`: kept where one begins, never inside of it.
 PromptBoundaries BoundariesOf(const common_chat_msg_spans& spans, std::uint32_t prompt_tokens,
-                              std::uint32_t text_tokens, bool state);
+                              std::uint32_t cacheable_tokens, bool state,
+                              const std::vector<TokenRange>& media = {});
 
 }  // namespace parkade

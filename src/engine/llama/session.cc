@@ -233,7 +233,8 @@ void Session::OnDecoded(const std::vector<SlotView>& slots) {
       due = due || window || state;
     }
     // Where a message of the user begins a client comes back to: it edits the message, compacts
-    // what was before, asks something else after the same system prompt.
+    // what was before, asks something else after the same system prompt. Where an
+    // image begins, too: agents show another one there.
     if (track.boundaries.Wants(count, track.boundary)) boundary = due = true;
     // swallow: what can't be kept is counted.
     if (due) (void)Capture(slot, boundary);

@@ -96,7 +96,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   if (request.enabled && (state || view_->layout().has_group(RowGroup::kWindow))) {
     track.boundaries =
         BoundariesOf(task.params.message_spans, static_cast<std::uint32_t>(request.tokens.size()),
-                     request.cacheable_tokens, state);
+                     request.cacheable_tokens, state, request.whole_ranges);
     request.user_starts = track.boundaries.user_starts;
   }
   track.task = task.id;
