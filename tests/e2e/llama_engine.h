@@ -126,7 +126,14 @@ class Engine {
   std::int32_t LastPosition(std::int32_t sequence) const {
     return llama_memory_seq_pos_max(llama_get_memory(context_), sequence);
   }
-  LlamaSequence Sequence(std::int32_t sequence) const { return LlamaSequence(view_, sequence); }
+  LlamaSequence Sequence(std::int32_t sequence) const {
+    return LlamaSequence(view_, sequence, Places());
+  }
+  // Of text: which one is nobody's business here. Null where positions are simple.
+  std::shared_ptr<const TokenPlaces> Places() const {
+    if (!view_->wide()) return nullptr;
+    return std::make_shared<const TokenPlaces>(std::vector<llama_token>(4096, 1));
+  }
 
   llama_context* context() const { return context_; }
   const absl::Status& status() const { return status_; }

@@ -127,7 +127,8 @@ class Stages : public testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Memory, Stages,
-                         testing::Values("dense", "window", "recurrent", "hybrid", "hybrid_window"),
+                         testing::Values("dense", "mrope", "window", "recurrent", "hybrid",
+                                         "hybrid_window"),
                          [](const auto& info) { return info.param; });
 
 constexpr std::uint32_t kTokens = 400;

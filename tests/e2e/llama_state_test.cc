@@ -107,6 +107,7 @@ std::string KindName(const testing::TestParamInfo<Kind>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Memory, EveryKind,
                          testing::Values(Kind{"dense"}, Kind{"dense", false, GGML_TYPE_Q8_0},
+                                         Kind{"mrope"}, Kind{"mrope", false, GGML_TYPE_Q8_0},
                                          Kind{"window", false, GGML_TYPE_F16, 0.05f},
                                          Kind{"window", true}, Kind{"recurrent"}, Kind{"hybrid"},
                                          Kind{"hybrid_window", false, GGML_TYPE_F16, 0.05f},
@@ -314,14 +315,14 @@ TEST_P(EveryKind, RefusedStreamReleasesItsCells) {
       if (damage == 0) wrong.layers += 1;
       if (damage == 1) wrong.planes.back().row_bytes += 2;
       if (damage == 2) wrong.planes.pop_back();
-      EXPECT_EQ(PlaceRows(wrong, 0, range, nullptr).status().code(),
+      EXPECT_EQ(PlaceRows(wrong, 0, range, engine.Places().get()).status().code(),
                 absl::StatusCode::kResourceExhausted)
           << damage;
       EXPECT_EQ(section.memory->seq_pos_max(0), -1) << damage;
     }
     if (!kv) continue;
     const std::uint32_t all = UsableCells(section, 0);
-    EXPECT_TRUE(PlaceRows(section, 0, {0, all}, nullptr).ok());
+    EXPECT_TRUE(PlaceRows(section, 0, {0, all}, engine.Places().get()).ok());
     EXPECT_EQ(UsableCells(section, 0),
               section.mask_tokens == 0 ? 0 : all - section.mask_tokens + 1);
     engine.view().ClearSequence(0);
