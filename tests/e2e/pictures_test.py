@@ -125,6 +125,9 @@ class PicturesTest(ServerTest):
         second = server.ask(self.prompt(longer, image), ANSWER_TOKENS)
         lookup = self.assert_served(server, "disk", held - 4)
         self.assertLessEqual(lookup["reused_tokens"], held)
+        server.wait_parked()
+        server.kill()
+        server = self.begin("hybrid")
         third = server.ask(self.prompt(longer, other), ANSWER_TOKENS)
         # The state before the image is kept, too.
         text = self.image_begin(server, "hybrid", self.turns()[0])

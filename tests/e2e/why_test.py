@@ -112,22 +112,21 @@ class WhyTest(ServerTest):
 
     def test_checkpoint(self):
         """A recurrent model's state is kept at some positions only: the nearest one is named."""
-        chat = tokens_of("chat", LONG_TOKENS)
-        server = self.start(model("recurrent"))
-        server.ask(chat[:100], 1)
+        chat = tokens_of("chat", 4050)
+        server = self.start(model("recurrent"), context=32768)
         server.ask(chat, 1)
-        server.wait_durable(LONG_TOKENS)
+        server.wait_durable(4050)
         server.kill()
-        server = self.start(model("recurrent"))
-        server.ask(chat[:1300] + tokens_of("branch", 20), 1)
+        server = self.start(model("recurrent"), context=32768)
+        server.ask(chat[:3900] + tokens_of("branch", 20), 1)
         lookup = server.last_lookup()
         again = lookup["miss_tokens"]["checkpoint"]
-        self.assertEqual(lookup["matched_tokens"], 1300)
+        self.assertEqual(lookup["matched_tokens"], 3900)
         self.assertEqual(lookup["usable_tokens"], lookup["reused_tokens"])
-        self.assertEqual(lookup["reused_tokens"] + again, 1300)
+        self.assertEqual(lookup["reused_tokens"] + again, 3900)
         self.assertRegex(self.misses(server)[0],
-                         r"^miss: the match ends at token 1,300 of 1,320, and the nearest state "
-                         rf"kept below it is that of token {lookup['usable_tokens']}; ")
+                         r"^miss: the match ends at token 3,900 of 3,920, and the nearest state "
+                         rf"kept below it is that of token {lookup['usable_tokens']:,}; ")
 
     def test_damaged_tier(self):
         chat = tokens_of("chat", LONG_TOKENS)
