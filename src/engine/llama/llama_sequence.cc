@@ -193,7 +193,7 @@ absl::Status LlamaSequence::FindAgain(RowGroup group) {
   for (std::size_t s = 0; s < rows_.size(); ++s) {
     const MemorySection& section = view_->sections()[s];
     if (section.group != group) continue;
-    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens_);
+    absl::StatusOr<SectionRows> rows = LocateRows(section, sequence_, tokens_, places_.get());
     if (!rows.ok()) return rows.status();
     rows_[s] = *std::move(rows);
   }
