@@ -32,7 +32,7 @@ class Kind:
     window_tokens: int = 0
     # Tokens that are read when a prompt is asked again.
     again: int = 1
-    # In a small window's cache new tokens land in other cells, and sums round differently.
+    # False where sums round differently: in a small window's cache new tokens land in other cells.
     same_text: bool = True
 
 
@@ -41,7 +41,8 @@ KINDS = {
     "window": Kind("window", row_bytes=512, window_bytes=2560, window_tokens=64, same_text=False),
     "full_window": Kind("window", ("--swa-full",), row_bytes=512, window_bytes=2560),
     "recurrent": Kind("recurrent", state_bytes=77824, again=4),
-    "hybrid": Kind("hybrid", row_bytes=512, state_bytes=3072, again=4),
+    # The cache ends batches where states are kept: sums of attention round differently.
+    "hybrid": Kind("hybrid", row_bytes=512, state_bytes=3072, again=4, same_text=False),
 }
 
 
