@@ -166,6 +166,8 @@ void CacheImpl::FinishPending(const std::shared_ptr<PendingPark>& pending) {
     pending->payload.clear();
   }
   RemoveFromTiers(removals, EvictReason::kBudget);
+  // What was queued could not leave the RAM tier.
+  EnforceSlots();
 }
 
 void CacheImpl::SealLoop() {
