@@ -18,7 +18,7 @@ class AdaptersTest(ServerTest):
     SETS = {"a": adapters(1.0, 0.0), "b": adapters(0.0, 1.0), "a weaker": adapters(0.5, 0.0),
             "both": adapters(1.0, 1.0), "none": adapters(0.0, 0.0)}
 
-    def test_scenario_7(self):
+    def test_scenario_07(self):
         """Adapter A, adapter B, another scale, both, the model itself: each finds its own."""
         prompt = tokens_of("chat", PROMPT_TOKENS)
         server = self.start(DENSE, *self.LORA, slots=1)
