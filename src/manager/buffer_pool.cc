@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <vector>
 
 namespace parkade {
 namespace {
@@ -182,6 +183,15 @@ std::shared_ptr<ExtentBuffer> BufferPool::AllocateUncharged(std::size_t bytes) {
 void BufferPool::Uncharge(const ExtentBytes& buffer) {
   const auto* block = dynamic_cast<const Block*>(buffer.get());
   if (block != nullptr) const_cast<Block*>(block)->Uncharge();
+}
+
+void BufferPool::Prepare() {
+  if (pages_ != Pages::kLarge) return;
+  std::vector<std::shared_ptr<ExtentBuffer>> blocks;
+  while (std::shared_ptr<ExtentBuffer> block = TryAllocate(kLargeBlockBytes)) {
+    for (std::size_t at = 0; at < block->size(); at += kPage) block->data()[at] = 0;
+    blocks.push_back(std::move(block));
+  }
 }
 
 std::uint64_t BufferPool::charged_bytes() const {

@@ -37,6 +37,9 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::shared_ptr<ExtentBuffer> Allocate(std::size_t bytes);
   // A buffer of the same memory that is not charged (its owner accounts for it).
   std::shared_ptr<ExtentBuffer> AllocateUncharged(std::size_t bytes);
+  // Makes the blocks of a kLarge pool and touches them, so that the first restore does not: where
+  // the system has to find large pages first that takes longer than to read and check the bytes.
+  void Prepare();
   // Takes a buffer off this pool's account; its memory lives on. Does nothing for others. Not for
   // large pages: their owner would hold more than it counts.
   static void Uncharge(const ExtentBytes& buffer);

@@ -113,7 +113,10 @@ absl::Status CacheImpl::Start() {
   TrimIndex();
   AdjustRamBudget();
   for (int i = 0; i < options_.reader_threads; ++i) {
-    threads_.emplace_back([this] { ReaderLoop(); });
+    threads_.emplace_back([this, i] {
+      if (i == 0) read_pool_->Prepare();
+      ReaderLoop();
+    });
   }
   if (ram_tier_ >= 0) threads_.emplace_back([this] { SealLoop(); });
   if (durable_tier_ >= 0) threads_.emplace_back([this] { SpillLoop(); });

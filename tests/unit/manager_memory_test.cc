@@ -1,7 +1,9 @@
 // Buffers and tokens: what is charged, what comes back, what is thrown out.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -137,6 +139,24 @@ TEST(ManagerBufferPool, LargeBlocksServeEverySize) {
   EXPECT_EQ(again->data(), blocks[0]);
   EXPECT_EQ(small->data(), blocks[1]);
   EXPECT_LE(pool->charged_bytes(), pool->limit_bytes());
+}
+
+TEST(ManagerBufferPool, PreparedBlocksAreTheOnesThatAreUsed) {
+  auto pool = BufferPool::Create(13 * kMib, BufferPool::Pages::kLarge);
+  pool->Prepare();
+  EXPECT_EQ(pool->charged_bytes(), 0u);
+  std::vector<std::shared_ptr<ExtentBuffer>> blocks;
+  for (int i = 0; i < 3; ++i) {
+    blocks.push_back(pool->TryAllocate(4 * kMib));
+    ASSERT_NE(blocks.back(), nullptr);
+    std::vector<unsigned char> resident(1024);
+    ASSERT_EQ(mincore(blocks.back()->data(), 4 * kMib, resident.data()), 0);
+    EXPECT_EQ(std::count(resident.begin(), resident.end(), 1), 1024);
+  }
+  EXPECT_EQ(pool->TryAllocate(1), nullptr);
+  auto ordinary = BufferPool::Create(13 * kMib);
+  ordinary->Prepare();
+  EXPECT_EQ(ordinary->charged_bytes(), 0u);
 }
 
 TEST(ManagerBufferPool, ShutdownEndsTheWait) {
