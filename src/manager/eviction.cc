@@ -211,7 +211,15 @@ void CacheImpl::RemoveFromTiers(const std::vector<Removal>& removals, EvictReaso
     if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
     sink_->OnEvict(tiers_[tier]->kind(), reason, bytes);
   }
-  for (const Removal& removal : removals) tokens_.Erase(removal.key);
+  // What another tier has stays known: whoever goes on with it is recognised to its last token.
+  absl::MutexLock lock(&mu_);
+  for (const Removal& removal : removals) {
+    const Handle handle = catalogue_.FindId(removal.key.conversation);
+    if (handle != kNoHandle && catalogue_.Get(handle)->FindPark(removal.key.park) != nullptr) {
+      continue;
+    }
+    tokens_.Erase(removal.key);
+  }
 }
 
 bool CacheImpl::DropPark(std::size_t tier, const ParkKey& key, EvictReason reason) {

@@ -449,6 +449,22 @@ TEST(ManagerTiers, AnIdentityThatATierRefusedIsPutLater) {
   }
 }
 
+// What left the RAM tier alone is still known to its last token: no branch from its last full page.
+TEST(ManagerTiers, AChatThatLeftRamGoesOnAsOne) {
+  Rig rig(Both());
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 150));
+  rig.Park(*engine);
+  EmptyRam(rig);
+  engine->Append(Tokens(2, 50));
+  rig.Park(*engine);
+  const auto list = rig.cache().List(10, ConversationId());
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].tokens, 200u);
+  EXPECT_EQ(list[0].durable_tokens, 200u);
+  EXPECT_EQ(list[0].bytes, 200u * 8 * 64);
+}
+
 TEST(ManagerTiers, PrefetchWarmsWhatIsNotInRam) {
   Rig rig(Both());
   const std::vector<Token> text = ParkThree(rig);
