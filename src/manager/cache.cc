@@ -109,6 +109,7 @@ CacheImpl::~CacheImpl() {
 absl::Status CacheImpl::Start() {
   const absl::Status warm = Rewarm();
   if (!warm.ok()) return warm;
+  TellLosses();
   SettleNames();
   TrimIndex();
   AdjustRamBudget();
@@ -122,6 +123,19 @@ absl::Status CacheImpl::Start() {
   if (durable_tier_ >= 0) threads_.emplace_back([this] { SpillLoop(); });
   threads_.emplace_back([this] { HousekeepingLoop(); });
   return absl::OkStatus();
+}
+
+// What is gone leaves nothing that a later lookup could give as its reason: it is counted here.
+void CacheImpl::TellLosses() {
+  for (const auto& tier : tiers_) {
+    const std::uint64_t lost = tier->usage().lost_parks;
+    if (lost == 0) continue;
+    for (std::uint64_t i = 0; i < lost; ++i) sink_->OnCorrupt(tier->kind());
+    sink_->Log(LogLevel::kWarning,
+               std::string(TierName(tier->kind())) + " tier: " + std::to_string(lost) +
+                   (lost == 1 ? " park was" : " parks were") +
+                   " found missing or damaged; conversations end before what is lost");
+  }
 }
 
 std::int64_t CacheImpl::NowUnixMs() { return absl::ToUnixMillis(absl::Now()); }

@@ -320,6 +320,7 @@ class CacheImpl : public ConversationCache {
   void HousekeepingLoop();
   void WriteAttributes(bool all);
   void ForgetLateAttributes(std::size_t tier, const ConversationId& id);
+  void TellLosses();
   void AdjustRamBudget();
   void Touch(Handle handle, bool hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::int64_t NowUnixMs();

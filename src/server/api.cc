@@ -169,7 +169,7 @@ ApiResponse HandleOne(ConversationCache& cache, std::string_view method, const R
                       std::string_view body) {
   const std::optional<ConversationId> id = DigestFromHex(route.first);
   if (!id.has_value() || id->IsZero()) {
-    return ErrorResponse(400, "a conversation id has 32 hexadecimal digits");
+    return ErrorResponse(400, "a conversation id has 32 hexadecimal digits, not all of them 0");
   }
   if (route.second == "pin") {
     return method == "POST" ? Pin(cache, *id, body) : WrongMethod("POST");

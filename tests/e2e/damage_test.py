@@ -93,6 +93,8 @@ class DamageTest(ServerTest):
         os.truncate(segments[0], os.path.getsize(segments[0]) - 5000)
         os.unlink(segments[-1])
         server = self.start(model("dense"))
+        self.assertEqual(server.metrics().get_one("parkade_corrupt_total", tier="disk"), 2)
+        self.assertIn("disk tier: 2 parks were found missing or damaged", server.log())
         for prompt, reference in zip(longer, expected):
             self.assert_same_answer(server.ask(prompt), reference)
         reused = [lookup["reused_tokens"] for lookup in server.lookups()]

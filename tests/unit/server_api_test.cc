@@ -212,7 +212,7 @@ TEST_F(ApiTest, UnknownAndMalformedIds) {
        {"x", "0000000000000001000000000000000g", "00000000000000000000000000000000",
         "0000000000000001000000000000000a0", ".."}) {
     ExpectError(Call("GET", std::string("/conversations/") + id), 400, "invalid_request_error",
-                "a conversation id has 32 hexadecimal digits");
+                "a conversation id has 32 hexadecimal digits, not all of them 0");
     EXPECT_EQ(Call("DELETE", std::string("/conversations/") + id).status, 400);
     EXPECT_EQ(Call("POST", std::string("/conversations/") + id + "/pin").status, 400);
   }

@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<CatalogueDb>> DiskTier::OpenAndLoad() {
   absl::StatusOr<ReconciledCatalogue> opened = OpenReconciled(directory_.get(), &reader_, recovery);
   if (!opened.ok()) return opened.status();
   ledger_.SetSegments(opened->report.segment_block_bytes, ledger_.epoch());
+  lost_parks_ += opened->report.lost_parks;
   places_.Clear();
   if (absl::Status s = LoadRows(opened->db.get(), opened->report.highest_segment); !s.ok()) {
     return s;
@@ -206,6 +207,7 @@ TierUsage DiskTier::usage() const {
   usage.budget_bytes = view.effective_budget_bytes;
   usage.written_bytes = writer_.written_bytes() + catalogue_written_bytes_.load();
   usage.read_bytes = reader_.read_bytes();
+  usage.lost_parks = lost_parks_;
   usage.buffer_bytes = kAllWriteBuffersBytes + kBlockCacheBytes + ParkPlaces::kMostBytes;
   absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
   if (db.ok()) usage.written_bytes += (*db)->written_bytes();

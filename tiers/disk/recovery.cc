@@ -183,6 +183,7 @@ void Reconciler::Compare() {
     Find(
         absl::StrCat(SegmentPath(owner.segment), ": missing or of another size than its row says"));
   }
+  report_.lost_parks = broken_.size() + damaged_rows_.size();
   FindTombstones();
   const absl::flat_hash_set<std::uint64_t> damaged(options_.damaged_segments.begin(),
                                                    options_.damaged_segments.end());

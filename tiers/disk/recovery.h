@@ -41,6 +41,7 @@ struct RecoveryReport {
   std::uint64_t segment_block_bytes = 0;
   std::uint64_t highest_segment = 0;  // in the folder or in a row
   std::uint64_t damaged_rows = 0;     // unreadable, or naming what is not there
+  std::uint64_t lost_parks = 0;       // of those, parks that nobody asked to remove
   std::uint64_t dropped_files = 0;
   std::uint64_t adopted_segments = 0;
   std::uint64_t ended_conversations = 0;

@@ -128,6 +128,7 @@ class DiskTier : public Tier {
   Digest128 secret_;
   std::string secret_row_;                                 // value, as copied into every segment
   std::atomic<std::uint64_t> catalogue_written_bytes_{0};  // by databases closed since open
+  std::atomic<std::uint64_t> lost_parks_{0};
   std::atomic<bool> ticking_{false};
   // Only while ticking_:
   int ticks_until_recount_;
