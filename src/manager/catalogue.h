@@ -41,6 +41,11 @@ struct ParkState {
   bool IsCheckpoint() const { return count == 0 && bytes > 0 && window_rows.empty(); }
 };
 
+// The same of a park as a tier stores it.
+inline bool IsCheckpoint(const ParkRecord& record) {
+  return !record.extents.empty() && record.extents.front().group == RowGroup::kState;
+}
+
 struct Conversation {
   ConversationId id;
   Digest128 identity;

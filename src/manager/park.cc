@@ -286,8 +286,7 @@ std::shared_ptr<ParkRecord> CacheImpl::MakeParkRecord(const ParkRequest& request
 // The conversation's last park but for checkpoints, if no writer has begun it and the piece goes on
 // where it ends.
 ParkState* CacheImpl::GrowablePark(Conversation* conversation, const ParkRecord& piece) {
-  const bool is_state = !piece.extents.empty() && piece.extents.front().group == RowGroup::kState;
-  if (is_state) return nullptr;
+  if (IsCheckpoint(piece)) return nullptr;
   auto place = std::find_if_not(conversation->parks.rbegin(), conversation->parks.rend(),
                                 [](const ParkState& park) { return park.IsCheckpoint(); });
   if (place == conversation->parks.rend()) return nullptr;

@@ -140,9 +140,7 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     spill_bytes_per_second_ += 0.2 * (speed - spill_bytes_per_second_);
   }
   const bool noted = NoteStored(tier, record->summary.key);
-  if (!record->extents.empty() && record->extents.front().group == RowGroup::kState) {
-    ThinCheckpoints(tier);
-  }
+  if (IsCheckpoint(*record)) ThinCheckpoints(tier);
   return noted;
 }
 

@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kSliceUs = 5000;
 constexpr std::int64_t kWaitMs = 10000;
 constexpr std::int64_t kDrainMs = 600000;
+constexpr Token kFirstOrdinaryToken = 1000;
 constexpr std::uint64_t kMinFreeBytes = 256ull << 20;
 
 }  // namespace
@@ -146,6 +147,12 @@ std::vector<Token> RandomTokens(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Token> tokens(count);
   for (Token& token : tokens) token = static_cast<Token>(random() % 50000);
+  return tokens;
+}
+
+std::vector<Token> RandomText(std::size_t count, std::uint64_t seed) {
+  std::vector<Token> tokens = RandomTokens(count, seed);
+  for (Token& token : tokens) token += kFirstOrdinaryToken;
   return tokens;
 }
 

@@ -80,6 +80,8 @@ class DiskCache {
 };
 
 std::vector<Token> RandomTokens(std::size_t count, std::uint64_t seed);
+// The same for a real model: none of the tokens that have a meaning of their own.
+std::vector<Token> RandomText(std::size_t count, std::uint64_t seed);
 
 // The identity's digest, known to the cache afterwards.
 absl::StatusOr<Digest128> Register(ConversationCache& cache, const FakeEngine& engine);

@@ -22,14 +22,6 @@ constexpr double kMib = 1 << 20;
 constexpr double kPromptTokens = 27000;
 constexpr std::uint32_t kQuestionTokens = 24;
 constexpr absl::Duration kSettle = absl::Seconds(1);
-// Below are tokens with a meaning of their own.
-constexpr Token kFirstOrdinaryToken = 1000;
-
-std::vector<Token> Words(std::size_t count, std::uint64_t seed) {
-  std::vector<Token> tokens = RandomTokens(count, seed);
-  for (Token& token : tokens) token += kFirstOrdinaryToken;
-  return tokens;
-}
 
 struct Restored {
   double seconds = 0;
@@ -71,7 +63,7 @@ struct Subject {
     auto server = ServerProcess::Start(log, true, arguments);
     if (!server.ok()) return server.status();
     CompletionRequest request{document, 1};
-    const std::vector<Token> question = Words(kQuestionTokens, ++seed);
+    const std::vector<Token> question = RandomText(kQuestionTokens, ++seed);
     request.prompt.insert(request.prompt.end(), question.begin(), question.end());
     const absl::StatusOr<Completion> warm = (*server)->Complete(request);
     if (!warm.ok()) return warm.status();
@@ -98,7 +90,7 @@ absl::StatusOr<Outcome> RunEngine(const BenchOptions& options) {
                        "0",
                        "--conversation-cache-disk",
                        folder->path() + "/tier"};
-  subject.document = Words(count, options.seed);
+  subject.document = RandomText(count, options.seed);
   subject.seed = options.seed;
   if (absl::Status s = subject.Park(); !s.ok()) return s;
   // Says how many bytes the reference has to copy.

@@ -32,7 +32,6 @@ constexpr double kPromptTokens = 2000;
 constexpr double kAnswerTokens = 64;
 // Read once before the request that counts: a process's first tokens touch its memory.
 constexpr std::size_t kFirstTouchTokens = 256;
-constexpr Token kFirstOrdinaryToken = 1000;
 
 struct Ratio {
   double median = 0;
@@ -127,12 +126,6 @@ struct Side {
   }
 };
 
-std::vector<Token> NewPrompt(std::size_t tokens, std::uint64_t seed) {
-  std::vector<Token> prompt = RandomTokens(tokens, seed);
-  for (Token& token : prompt) token += kFirstOrdinaryToken;
-  return prompt;
-}
-
 absl::Status RunPair(const std::string& folder, CompletionRequest ask, std::size_t prompt_tokens,
                      std::mt19937_64& random, Side* first, Side* second) {
   Side* order[] = {first, second};
@@ -141,11 +134,11 @@ absl::Status RunPair(const std::string& folder, CompletionRequest ask, std::size
     if (absl::Status s = side->Start(folder + log); !s.ok()) return s;
   }
   CompletionRequest touch = ask;
-  touch.prompt = NewPrompt(std::min(prompt_tokens, kFirstTouchTokens), random());
+  touch.prompt = RandomText(std::min(prompt_tokens, kFirstTouchTokens), random());
   for (Side* side : order) {
     if (absl::Status s = side->AskAnew(touch).status(); !s.ok()) return s;
   }
-  ask.prompt = NewPrompt(prompt_tokens, random());
+  ask.prompt = RandomText(prompt_tokens, random());
   if (random() % 2 == 1) std::swap(order[0], order[1]);
   for (Side* side : order) {
     if (absl::Status s = side->Ask(ask); !s.ok()) return s;

@@ -17,14 +17,6 @@ constexpr double kPromptTokens = 25000;
 constexpr double kStagesTokens = 12000;
 constexpr int kAnswerTokens = 32;
 constexpr std::uint32_t kQuestionTokens = 24;
-// Below are tokens with a meaning of their own.
-constexpr Token kFirstOrdinaryToken = 1000;
-
-std::vector<Token> Prompt(std::size_t count, std::uint64_t seed) {
-  std::vector<Token> tokens = RandomTokens(count, seed);
-  for (Token& token : tokens) token += kFirstOrdinaryToken;
-  return tokens;
-}
 
 struct Case {
   double prompt_tokens = 0;
@@ -40,7 +32,7 @@ absl::StatusOr<Outcome> Restart(const BenchOptions& options, const std::string& 
                                         "--conversation-cache-disk", folder + "/tier"};
   arguments.insert(arguments.end(), what.arguments.begin(), what.arguments.end());
   CompletionRequest request;
-  request.prompt = Prompt(count, options.seed);
+  request.prompt = RandomText(count, options.seed);
   request.answer_tokens = kAnswerTokens;
 
   auto server = ServerProcess::Start(folder + "/first.log", true, arguments);
@@ -55,7 +47,7 @@ absl::StatusOr<Outcome> Restart(const BenchOptions& options, const std::string& 
   server = ServerProcess::Start(folder + "/second.log", true, arguments);
   if (!server.ok()) return server.status();
   request.prompt.insert(request.prompt.end(), cold->answer.begin(), cold->answer.end());
-  const std::vector<Token> question = Prompt(kQuestionTokens, options.seed + 1);
+  const std::vector<Token> question = RandomText(kQuestionTokens, options.seed + 1);
   request.prompt.insert(request.prompt.end(), question.begin(), question.end());
   const absl::StatusOr<Completion> rewarmed = (*server)->Complete(request);
   if (!rewarmed.ok()) return rewarmed.status();

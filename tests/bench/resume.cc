@@ -27,16 +27,8 @@ constexpr std::uint32_t kQuestionTokens = 24;
 constexpr std::uint32_t kDisplacingTokens = 32;
 constexpr int kResumeRounds = 11;
 constexpr int kRamMib = 1024;
-// Below are tokens with a meaning of their own.
-constexpr Token kFirstOrdinaryToken = 1000;
 
 constexpr std::array<const char*, 3> kWays = {"slot", "ram", "disk"};
-
-std::vector<Token> Words(std::size_t count, std::uint64_t seed) {
-  std::vector<Token> tokens = RandomTokens(count, seed);
-  for (Token& token : tokens) token += kFirstOrdinaryToken;
-  return tokens;
-}
 
 class Chat {
  public:
@@ -47,7 +39,7 @@ class Chat {
 
   // One more turn, the chat having been where `way` says; returns the seconds a token took.
   absl::StatusOr<double> GoOn(const std::string& way) {
-    const std::vector<Token> question = Words(kQuestionTokens, random_());
+    const std::vector<Token> question = RandomText(kQuestionTokens, random_());
     request_.prompt.insert(request_.prompt.end(), question.begin(), question.end());
     // An earlier turn's writes must not be under way.
     if (absl::Status s = server_->WaitDurable(held_); !s.ok()) return s;
@@ -56,7 +48,7 @@ class Chat {
     }
     if (way != "slot") {
       const absl::StatusOr<Completion> other =
-          server_->Complete({Words(kDisplacingTokens, random_()), 1});
+          server_->Complete({RandomText(kDisplacingTokens, random_()), 1});
       if (!other.ok()) return other.status();
     }
     if (way == "disk") {
@@ -121,7 +113,7 @@ absl::StatusOr<Outcome> RunResume(const BenchOptions& options) {
   if (!folder.ok()) return folder.status();
   const auto count = static_cast<std::uint32_t>(std::max(1000.0, kPromptTokens * options.scale));
   CompletionRequest request;
-  request.prompt = Words(count, options.seed);
+  request.prompt = RandomText(count, options.seed);
   request.answer_tokens = static_cast<int>(std::max(32.0, kAnswerTokens * options.scale));
   const auto turns = static_cast<std::uint32_t>(kResumeRounds * kWays.size() + 2);
   const std::uint32_t context =

@@ -89,12 +89,10 @@ absl::StatusOr<std::size_t> SegmentReader::Read(const PayloadFile& file, std::ui
                                                 const StoredExtent& extent, bool past_cache,
                                                 absl::Span<char> buffer) {
   const std::size_t size = extent.info.raw_bytes;
-  if (past_cache) {
-    const std::optional<std::size_t> begin = file.ReadPastCache(buffer, extent.offset, size);
-    NoteRead(segment, begin.has_value());
-    if (begin.has_value()) return *begin;
-  }
-  NoteRead(segment, false);
+  std::optional<std::size_t> begin;
+  if (past_cache) begin = file.ReadPastCache(buffer, extent.offset, size);
+  NoteRead(segment, begin.has_value());
+  if (begin.has_value()) return *begin;
   const absl::Span<char> raw = buffer.subspan(0, size);
   if (extent.codec == Codec::kRaw) {
     if (absl::Status s = file.Read(raw, extent.offset); !s.ok()) return s;

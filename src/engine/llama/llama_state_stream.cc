@@ -175,6 +175,13 @@ llama_pos LastPosition(const TokenPlaces* places, std::uint32_t tokens) {
   return tokens == 0 ? -1 : PlaceOf(places, tokens - 1).position;
 }
 
+absl::Status CheckPlaces(const MemorySection& section, std::uint32_t tokens,
+                         const TokenPlaces* places) {
+  const bool known = places == nullptr ? !section.wide : places->size() >= tokens;
+  return known ? absl::OkStatus()
+               : absl::FailedPreconditionError("the tokens' places are not known");
+}
+
 struct KvCell {
   std::int32_t position = 0;
   std::int32_t x = 0;
@@ -356,9 +363,7 @@ absl::StatusOr<SectionRows> ParsePlaced(const MemorySection& section, const Reco
 absl::StatusOr<SectionRows> LocateRows(const MemorySection& section, std::int32_t sequence,
                                        std::uint32_t tokens, const TokenPlaces* places) {
   const llama_pos last = section.memory->seq_pos_max(sequence);
-  if ((section.wide && places == nullptr) || (places != nullptr && places->size() < tokens)) {
-    return absl::FailedPreconditionError("the tokens' places are not known");
-  }
+  if (absl::Status s = CheckPlaces(section, tokens, places); !s.ok()) return s;
   if (tokens == 0 || last != LastPosition(places, tokens)) {
     return absl::FailedPreconditionError(
         absl::StrCat("memory ends at position ", last, ", the sequence has ", tokens, " tokens"));
@@ -399,9 +404,7 @@ absl::StatusOr<SectionRows> PlaceRows(const MemorySection& section, std::int32_t
                                       TokenRange range, const TokenPlaces* places) {
   const bool kv = section.kind == MemorySection::Kind::kKv;
   const std::uint32_t tokens = kv ? range.end : range.begin;
-  if ((section.wide && places == nullptr) || (places != nullptr && places->size() < tokens)) {
-    return absl::FailedPreconditionError("the tokens' places are not known");
-  }
+  if (absl::Status s = CheckPlaces(section, tokens, places); !s.ok()) return s;
   std::vector<char> header;
   if (kv) {
     // Asked first, so that a full cache is a quiet miss.
