@@ -89,6 +89,7 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const DiskCacheOption
   CacheOptions cache;
   cache.ram_budget_bytes = 0;
   cache.min_gain_tokens = options.min_gain_tokens;
+  cache.index_bytes = options.index_bytes;
   absl::StatusOr<std::unique_ptr<ConversationCache>> opened =
       ConversationCache::Open(cache, std::move(tiers), &result->sink_);
   if (!opened.ok()) return opened.status();

@@ -49,6 +49,8 @@ struct DiskCacheOptions {
   std::uint64_t budget_bytes = 0;  // of the disk tier
   // As CacheOptions::min_gain_tokens.
   std::uint32_t min_gain_tokens = 64;
+  // As CacheOptions::index_bytes; 0: what a cache without a RAM tier may hold.
+  std::uint64_t index_bytes = 0;
 };
 
 class DiskCache {
