@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Installs what is missing of packages.txt; with --venv also the tests' Python packages, in a
-# virtual environment under the cache directory. Quiet and quick when all is there.
+# Installs what is missing of packages.txt; with --tests also packages_tests.txt and the tests'
+# Python packages, in a virtual environment under the cache directory. Quiet and quick when all is
+# there.
 set -euo pipefail
 # shellcheck source=config/steps.sh
 . "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 readonly python_packages=(gguf==0.17.1 numpy==2.2.6 openai==3.57.0 anthropic==2.14.0)
 
+lists=("$root/config/packages.txt")
+[ "${1:-}" != --tests ] || lists+=("$root/config/packages_tests.txt")
+
 missing_packages() {
   local wanted
-  mapfile -t wanted < <(grep -v -e '^#' -e '^$' "$root/config/packages.txt")
+  mapfile -t wanted < <(grep -h -v -e '^#' -e '^$' "${lists[@]}")
   dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null \
     | awk '$1 == "installed" { print $2 }' | sort -u \
     | comm -13 - <(printf '%s\n' "${wanted[@]}" | sort -u)
@@ -25,6 +29,17 @@ as_root() {
   fi
 }
 
+# install PACKAGE...: with the tests' packages no service is started. Debian asks the program
+# policy-rc.d for that; one that is there already is left to say what it says.
+install() (
+  policy=/usr/sbin/policy-rc.d
+  if [ "${#lists[@]}" -gt 1 ] && [ ! -e "$policy" ]; then
+    trap 'as_root rm -f "$policy"' EXIT
+    as_root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy"
+  fi
+  as_root apt-get install --yes --no-install-recommends "$@" </dev/null 2>&1
+)
+
 install_packages() {
   local missing log=$deps/packages.log
   mapfile -t missing < <(missing_packages)
@@ -35,9 +50,10 @@ install_packages() {
   say "installing ${#missing[@]} packages: ${missing[*]}"
   mkdir -p "$deps"
   as_root apt-get update >"$log" 2>&1 || say "the package lists could not be renewed, see $log"
-  as_root apt-get install --yes --no-install-recommends "${missing[@]}" </dev/null 2>&1 \
-    | tee -a "$log" | { grep --line-buffered '^Setting up' || true; } \
+  install "${missing[@]}" | tee -a "$log" | { grep --line-buffered '^Setting up' || true; } \
     || fail "the packages could not be installed: $(grep -m1 '^E:' "$log" || echo "see $log")"
+  # Debian enables it at boot; who had it installed before is not asked here.
+  [[ " ${missing[*]} " != *' prometheus '* ]] || as_root update-rc.d prometheus disable || true
 }
 
 install_venv() {
@@ -55,4 +71,4 @@ if command -v dpkg-query >/dev/null && command -v apt-get >/dev/null; then
 else
   say "no Debian or Ubuntu: config/packages.txt says what has to be installed by hand"
 fi
-[ "${1:-}" != --venv ] || install_venv
+[ "${1:-}" != --tests ] || install_venv

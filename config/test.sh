@@ -85,7 +85,7 @@ summary() {
 set_up() {
   need_space "$cache" 2000
   need_space "$root" 6000
-  "$root/config/setup.sh" --venv && get_model
+  "$root/config/setup.sh" --tests && get_model
 }
 
 # Some kernels place memory where ThreadSanitizer can't: unrandomised addresses work on all.
