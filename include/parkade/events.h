@@ -125,6 +125,7 @@ class EventSink {
     (void)tier, (void)reason, (void)bytes;
   }
   virtual void OnCorrupt(TierKind tier) { (void)tier; }
+  // `what` begins with the operation that failed (read, write, remove or catalogue) and a colon.
   virtual void OnTierError(TierKind tier, std::string_view what) { (void)tier, (void)what; }
   virtual void Log(LogLevel level, std::string_view line) { (void)level, (void)line; }
 };

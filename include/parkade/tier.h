@@ -31,6 +31,7 @@ struct TierUsage {
   std::uint64_t buffer_bytes = 0;    // RAM that the tier's own buffers may take
   std::string state = "up";          // "up", "read_only: <reason>", "down: <reason>"
   std::uint64_t lost_parks = 0;      // were held, and found missing or damaged when it was opened
+  bool floor_limits_budget = false;  // budget_bytes is less than what was set: space is short
 };
 
 // What a conversation carries besides its parks. Written by WriteAttributes, last one wins.

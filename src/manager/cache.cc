@@ -14,6 +14,7 @@ namespace {
 // Attributes are written at most this often a conversation.
 constexpr std::int64_t kAttributesEveryMs = 60000;
 constexpr std::uint64_t kMib = 1ull << 20;
+constexpr std::string_view kCatalogueError = "catalogue: ";
 
 std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divisor,
                     std::uint64_t least) {
@@ -140,10 +141,20 @@ void CacheImpl::TellLosses() {
 
 std::int64_t CacheImpl::NowUnixMs() { return absl::ToUnixMillis(absl::Now()); }
 
+void CacheImpl::ReportTierError(std::size_t tier, std::string_view operation,
+                                const absl::Status& status) {
+  const std::string_view text = Text(status);
+  // What the catalogue's database says names itself, whatever it was asked for.
+  const bool named = text.substr(0, kCatalogueError.size()) == kCatalogueError;
+  std::string what = named ? std::string() : std::string(operation) + ": ";
+  what.append(text);
+  sink_->OnTierError(tiers_[tier]->kind(), what);
+}
+
 // Damaged rows cost the conversations they belong to, not the cache.
 absl::Status CacheImpl::Tolerate(std::size_t tier, const absl::Status& status) {
   if (!absl::IsDataLoss(status)) return status;
-  sink_->OnTierError(tiers_[tier]->kind(), Text(status));
+  ReportTierError(tier, "catalogue", status);
   sink_->Log(LogLevel::kWarning, Text(status));
   return absl::OkStatus();
 }
@@ -202,7 +213,7 @@ absl::Status CacheImpl::Rewarm() {
   if (keys.empty()) return absl::OkStatus();
   // Not removed (a full disk is read-only): they are ended again at the next start.
   const absl::Status removed = tier.Remove(keys);
-  if (!removed.ok()) sink_->OnTierError(tier.kind(), Text(removed));
+  if (!removed.ok()) ReportTierError(index, "remove", removed);
   return absl::OkStatus();
 }
 
@@ -340,7 +351,7 @@ void CacheImpl::WriteAttributes(bool all) {
   if (dirty.empty()) return;
   const std::size_t tier = static_cast<std::size_t>(durable_tier_);
   const absl::Status written = tiers_[tier]->WriteAttributes(dirty, false);
-  if (!written.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(written));
+  if (!written.ok()) ReportTierError(tier, "write", written);
   for (const ConversationAttributes& row : dirty) ForgetLateAttributes(tier, row.conversation);
 }
 
@@ -357,7 +368,7 @@ void CacheImpl::ForgetLateAttributes(std::size_t tier, const ConversationId& id)
   const absl::Status done = mark.conversation.IsZero() ? tiers_[tier]->Forget(id, {})
                                                        : tiers_[tier]->WriteAttributes(
                                                              absl::MakeConstSpan(&mark, 1), true);
-  if (!done.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(done));
+  if (!done.ok()) ReportTierError(tier, "remove", done);
 }
 
 // Index, buffers and tokens are counted first; images get the rest.

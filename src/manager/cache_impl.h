@@ -307,6 +307,8 @@ class CacheImpl : public ConversationCache {
 
   // ---- cache.cc ----
   absl::Status Rewarm();
+  // `operation`: read, write, remove or catalogue, the first word of what the sink is told.
+  void ReportTierError(std::size_t tier, std::string_view operation, const absl::Status& status);
   absl::Status Tolerate(std::size_t tier, const absl::Status& status);
   using ForkParents = std::map<ConversationId, std::pair<ConversationId, std::uint32_t>>;
   void LinkForks(const ForkParents& parents) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

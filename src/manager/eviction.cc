@@ -181,10 +181,13 @@ bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reas
     if (!TakeVictims(tier, shortfall, &taken)) return false;
     // All of them were used meanwhile: others are chosen.
     if (taken.keys.empty()) continue;
+    if (reason == EvictReason::kBudget && tiers_[tier]->usage().floor_limits_budget) {
+      reason = EvictReason::kMinFree;
+    }
     // First what stands on the victims: a crash in between must not leave it without them.
     RemoveFromTiers(taken.cascade, reason);
     const absl::Status removed = tiers_[tier]->Remove(taken.keys);
-    if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
+    if (!removed.ok()) ReportTierError(tier, "remove", removed);
     sink_->OnEvict(tiers_[tier]->kind(), reason, taken.bytes);
     if (!removed.ok()) return false;
   }
@@ -208,7 +211,7 @@ void CacheImpl::RemoveFromTiers(const std::vector<Removal>& removals, EvictReaso
     if (keys.empty() && forgotten.empty()) continue;
     absl::Status removed = keys.empty() ? absl::OkStatus() : tiers_[tier]->Remove(keys);
     for (const auto& [id, parks] : forgotten) removed.Update(tiers_[tier]->Forget(id, parks));
-    if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
+    if (!removed.ok()) ReportTierError(tier, "remove", removed);
     sink_->OnEvict(tiers_[tier]->kind(), reason, bytes);
   }
   // What another tier has stays known: whoever goes on with it is recognised to its last token.

@@ -211,14 +211,13 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
 }
 
 bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status) {
-  const TierKind kind = tiers_[tier]->kind();
   const bool gone = absl::IsDataLoss(status) || absl::IsNotFound(status);
   // The park goes, and with it what stands on it.
   const bool held = gone && DropPark(tier, key, EvictReason::kCorrupt);
   // Evicted between question and answer, or another reader has given it up and counted it.
   if (gone && !held) return true;
-  sink_->OnTierError(kind, Text(status));
-  if (absl::IsDataLoss(status)) sink_->OnCorrupt(kind);
+  ReportTierError(tier, "read", status);
+  if (absl::IsDataLoss(status)) sink_->OnCorrupt(tiers_[tier]->kind());
   return gone;
 }
 
@@ -333,7 +332,7 @@ bool CacheImpl::NoteStored(std::size_t tier, const ParkKey& key) {
   // No text of a forgotten conversation may stay behind.
   const absl::Status undone =
       conversation_gone ? tiers_[tier]->Forget(key.conversation, keys) : tiers_[tier]->Remove(keys);
-  if (!undone.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(undone));
+  if (!undone.ok()) ReportTierError(tier, "remove", undone);
   return false;
 }
 

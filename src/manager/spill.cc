@@ -110,7 +110,7 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
   const bool durable = tiers_[tier]->durable();
   const absl::Status known = PutIdentityInto(tier, record->summary.identity);
   if (!known.ok()) {
-    sink_->OnTierError(kind, Text(known));
+    ReportTierError(tier, "write", known);
     return false;
   }
   if ((durable && !CompleteBelow(tier, pending)) ||
@@ -125,7 +125,7 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
   const absl::Status stored = tiers_[tier]->Store(*record, payload);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   if (!stored.ok()) {
-    sink_->OnTierError(kind, Text(stored));
+    ReportTierError(tier, "write", stored);
     // A tier that had to begin anew lost the identity: it is put again before the next park.
     absl::MutexLock lock(&mu_);
     if (absl::IsFailedPrecondition(stored)) {

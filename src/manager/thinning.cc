@@ -138,7 +138,7 @@ void CacheImpl::ThinCheckpoints(std::size_t tier) {
   if (taken.keys.empty()) return;
   RemoveFromTiers(taken.cascade, EvictReason::kSuperseded);
   const absl::Status removed = tiers_[tier]->Remove(taken.keys);
-  if (!removed.ok()) sink_->OnTierError(tiers_[tier]->kind(), Text(removed));
+  if (!removed.ok()) ReportTierError(tier, "remove", removed);
   sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kSuperseded, taken.bytes);
 }
 

@@ -24,7 +24,9 @@ TEST(DiskSpace, BudgetIsTheSmallerOfWhatWasSetAndWhatTheFloorLeaves) {
   ledger.SetDatabase(500);
   EXPECT_EQ(ledger.Look(kPlenty).physical_bytes, 2500u);
   EXPECT_EQ(ledger.Look(kPlenty).effective_budget_bytes, 5000u);
+  EXPECT_FALSE(ledger.Look(kPlenty).floor_limits_budget);
   EXPECT_EQ(ledger.Look(3000).effective_budget_bytes, 4500u);
+  EXPECT_TRUE(ledger.Look(3000).floor_limits_budget);
   EXPECT_FALSE(ledger.Look(1000).below_floor);
   EXPECT_EQ(ledger.Look(1000).effective_budget_bytes, 2500u);
   EXPECT_TRUE(ledger.Look(999).below_floor);

@@ -235,7 +235,9 @@ TEST(ManagerThinning, ATierThatCannotRemoveIsReported) {
   fault.times = 1;
   rig.durable().AddFault(fault);
   ASSERT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 88ull << 20).ok());
-  EXPECT_EQ(rig.sink().events().errors.size(), 1u);
+  const auto errors = rig.sink().events().errors;
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors.front().second.substr(0, 8), "remove: ");
   for (std::uint64_t chat = 0; chat < 6; ++chat) {
     auto engine = rig.MakeEngine();
     EXPECT_EQ(rig.Run(*engine, Fork(Tokens(chat, 700), 700, 9, 5)).record.reused_tokens, 700u);

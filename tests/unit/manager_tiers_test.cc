@@ -422,7 +422,9 @@ TEST(ManagerTiers, AStoreThatFailsIsCountedAndTheRestGoesOn) {
   EXPECT_EQ(info.tokens, 900u);
   // What failed is written again with the next park, which would stand on nothing otherwise.
   EXPECT_EQ(info.durable_tokens, 900u);
-  EXPECT_EQ(rig.sink().events().errors.size(), 1u);
+  const auto errors = rig.sink().events().errors;
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors.front().second, "write: full");
 }
 
 TEST(ManagerTiers, AnIdentityThatATierRefusedIsPutLater) {

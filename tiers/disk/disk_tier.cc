@@ -205,6 +205,7 @@ TierUsage DiskTier::usage() const {
   usage.physical_bytes = view.physical_bytes;
   usage.used_bytes = view.physical_bytes;
   usage.budget_bytes = view.effective_budget_bytes;
+  usage.floor_limits_budget = view.floor_limits_budget;
   usage.written_bytes = writer_.written_bytes() + catalogue_written_bytes_.load();
   usage.read_bytes = reader_.read_bytes();
   usage.lost_parks = lost_parks_;

@@ -38,7 +38,8 @@ void SpaceLedger::SetAutoBudget(std::uint64_t free_bytes) {
 
 SpaceLedger::View SpaceLedger::Look(std::uint64_t free_bytes) const {
   absl::MutexLock lock(&mutex_);
-  return {PhysicalLocked(), EffectiveLocked(free_bytes), free_bytes < floor_bytes_};
+  const std::uint64_t effective = EffectiveLocked(free_bytes);
+  return {PhysicalLocked(), effective, effective < budget_bytes_, free_bytes < floor_bytes_};
 }
 
 std::uint64_t SpaceLedger::Shortfall(std::uint64_t payload_bytes, std::uint64_t free_bytes) const {

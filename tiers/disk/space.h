@@ -35,6 +35,7 @@ class SpaceLedger {
   struct View {
     std::uint64_t physical_bytes = 0;
     std::uint64_t effective_budget_bytes = 0;
+    bool floor_limits_budget = false;
     bool below_floor = false;
   };
   View Look(std::uint64_t free_bytes) const;
