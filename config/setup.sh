@@ -6,7 +6,8 @@ set -euo pipefail
 # shellcheck source=config/steps.sh
 . "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
-readonly python_packages=(gguf==0.17.1 numpy==2.2.6 openai==3.57.0 anthropic==2.14.0)
+readonly python_packages=(gguf==0.17.1 numpy==2.2.6 openai==3.57.0 anthropic==2.14.0 PyYAML==6.0.4
+  "grafana-foundation-sdk==1769699379!11.6.0" matplotlib==3.10.8)
 
 lists=("$root/config/packages.txt")
 [ "${1:-}" != --tests ] || lists+=("$root/config/packages_tests.txt")

@@ -127,8 +127,7 @@ def field_config(panel):
         defaults["custom"] = {"hideFrom": {"legend": False, "tooltip": False, "viz": False},
                               "scaleDistribution": {"type": "linear"}}
     if panel.kind == "states":
-        defaults["custom"] = {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False,
-                              "insertNulls": False,
+        defaults["custom"] = {"fillOpacity": 80, "lineWidth": 0,
                               "hideFrom": {"legend": False, "tooltip": False, "viz": False}}
         defaults["mappings"] = [{"type": "value", "options": {
             "0": {"text": "not writing", "color": "red", "index": 0},
@@ -177,8 +176,8 @@ def layout(rows):
 
 def label_variable(name, label, query):
     return {"type": "query", "name": name, "label": label, "datasource": SOURCE,
-            "query": {"query": query, "refId": name}, "definition": query, "refresh": 2,
-            "regex": "", "sort": 1, "multi": True, "includeAll": True, "allValue": ".*",
+            "query": {"query": query, "refId": name}, "refresh": 2, "regex": "", "sort": 1,
+            "multi": True, "includeAll": True, "allValue": ".*",
             "current": {"selected": True, "text": ["All"], "value": ["$__all"]}, "options": [],
             "hide": 0, "skipUrlSync": False}
 

@@ -197,7 +197,8 @@ CAPACITY_ROWS = [
               "A full tier is normal: it evicts what was used longest ago. Whether the budget is "
               "too small says the panel beside.",
               "bars", "percentunit",
-              [Query(f"{USED}{select()} / ({BUDGET}{select()} > 0)", "{{tier}} {{instance}}", True)],
+              [Query(f"{USED}{select()} / ({BUDGET}{select()} > 0)",
+                     "{{tier}} {{instance}}", True)],
               width=8, height=7, lowest=0, highest=1, no_value="no tier is on"),
         Panel("Asked for again after its eviction",
               "Share of prompt tokens in the time range that had been kept and were evicted before "
@@ -301,8 +302,8 @@ PERFORMANCE_ROWS = [
               "stays at 0 while RAM serves.",
               "lines", "Bps", [Query(rate("parkade_read_bytes_total", "tier"), "{{tier}}")],
               lowest=0),
-        Panel("Restored by stage", "Bytes a second imported into each stage (device). Under a layer "
-              "split the shares should be those of the layers.",
+        Panel("Restored by stage", "Bytes a second imported into each stage (device). Under a "
+              "layer split the shares should be those of the layers.",
               "stack", "Bps", [Query(rate("parkade_stage_restored_bytes_total", "stage"),
                                      "stage {{stage}}")],
               lowest=0),
