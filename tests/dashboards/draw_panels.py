@@ -16,13 +16,14 @@ import re
 import sys
 import time
 import unittest
+from datetime import datetime, timezone
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.dates  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
-from datetime import datetime, timezone  # noqa: E402
+from PIL import Image  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
@@ -32,6 +33,8 @@ from prometheus_process import Panels, now  # noqa: E402
 from watched_chats import WatchedTest  # noqa: E402
 
 INK, PAPER, GRID = "#D8D9DA", "#181B1F", "#2C3235"
+# Between two points, and what each looks back on.
+STEP_S, WINDOW_S = 5, 30
 COLUMN_INCHES, ROW_INCHES = 0.62, 0.3
 PALETTE = ["#73BF69", "#F2CC0C", "#8AB8FF", "#FF780A", "#F2495C", "#5794F2", "#B877D9", "#37872D"]
 
@@ -101,6 +104,10 @@ class Picture:
             else:
                 self.draw_panel(panel)
         self.figure.savefig(path, dpi=88, facecolor=self.figure.get_facecolor())
+        plt.close(self.figure)
+        with Image.open(path) as drawn:
+            few_colours = drawn.convert("RGB").quantize(160)
+        few_colours.save(path, optimize=True)
 
     def box(self, panel):
         at = panel["gridPos"]
@@ -175,7 +182,7 @@ class Picture:
         axes.set_ylim(config.get("min", None), top)
         axes.yaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
         axes.yaxis.set_major_formatter(lambda value, _: written(value, config["unit"]))
-        locator = matplotlib.dates.AutoDateLocator(minticks=2, maxticks=6 if box[2] < 0.6 else 12)
+        locator = matplotlib.dates.AutoDateLocator(minticks=3, maxticks=4 if box[2] < 0.3 else 8)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(matplotlib.dates.DateFormatter("%H:%M"))
         axes.tick_params(colors=INK, labelsize=8, length=0)
@@ -203,8 +210,9 @@ class Picture:
         """What the story did, above the plot; Grafana has no such line."""
         for at, what in self.events:
             axes.axvline(moment(at), color=INK, linewidth=1, linestyle=(0, (4, 3)))
-            axes.annotate(what, (moment(at), 1), (4, 3), xycoords=("data", "axes fraction"),
-                          textcoords="offset points", color=INK, size=8.5, style="italic")
+            axes.annotate(what, (moment(at), 1), (4, -3), xycoords=("data", "axes fraction"),
+                          textcoords="offset points", color=INK, size=8.5, va="top",
+                          bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.75, "pad": 1})
 
     def stack(self, axes, panel, data, shown):
         times = sorted({at for values in data.values() for at, _ in values})
@@ -268,7 +276,7 @@ class Drawn(WatchedTest):
         self.damage_some()
         self.serve(2.5, "first KV type, some data damaged")
         panels = Panels(self.options.file)
-        picture = Picture(panels, self.prometheus, begin, now(), 4, 12)
+        picture = Picture(panels, self.prometheus, begin, now(), STEP_S, WINDOW_S)
         picture.events = self.events
         picture.draw(self.options.output)
 

@@ -41,7 +41,10 @@ class Door:
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.wfile.write(body)
+                except OSError:
+                    pass  # swallow: Prometheus has given up this scrape and says so itself
 
             def log_message(self, *_):
                 pass
