@@ -182,8 +182,9 @@ class Picture:
         axes.set_ylim(config.get("min", None), top)
         axes.yaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
         axes.yaxis.set_major_formatter(lambda value, _: written(value, config["unit"]))
-        locator = matplotlib.dates.AutoDateLocator(minticks=3, maxticks=4 if box[2] < 0.3 else 8)
-        axes.xaxis.set_major_locator(locator)
+        minutes = (self.end - self.begin) / 60 / (4 if box[2] < 0.3 else 8)
+        every = next(m for m in (1, 2, 5, 10, 15, 30, 60) if m >= minutes or m == 60)
+        axes.xaxis.set_major_locator(matplotlib.dates.MinuteLocator(range(0, 60, every)))
         axes.xaxis.set_major_formatter(matplotlib.dates.DateFormatter("%H:%M"))
         axes.tick_params(colors=INK, labelsize=8, length=0)
         axes.grid(color=GRID, linewidth=0.7)
@@ -212,7 +213,7 @@ class Picture:
             axes.axvline(moment(at), color=INK, linewidth=1, linestyle=(0, (4, 3)))
             axes.annotate(what, (moment(at), 1), (4, -3), xycoords=("data", "axes fraction"),
                           textcoords="offset points", color=INK, size=8.5, va="top",
-                          bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.75, "pad": 1})
+                          bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.3, "pad": 1})
 
     def stack(self, axes, panel, data, shown):
         times = sorted({at for values in data.values() for at, _ in values})
