@@ -100,6 +100,7 @@ class Server:
         self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache"),
                             **(environment or {})}
         self.port = None
+        self.headers = {"Content-Type": "application/json"}
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, env=self.environment)
@@ -151,7 +152,7 @@ class Server:
         connection = self.connection()
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json"})
+            connection.request(method, path, data, self.headers)
             response = connection.getresponse()
             return response.status, response.read().decode("utf-8", "replace")
         finally:

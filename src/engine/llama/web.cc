@@ -11,6 +11,7 @@
 #include "src/engine/llama/run_server.h"
 #include "src/engine/llama/session.h"
 #include "src/server/api.h"
+#include "src/server/conversations_page.h"
 
 namespace parkade {
 namespace {
@@ -18,6 +19,29 @@ namespace {
 WebOptions& Web() {
   static WebOptions web;
   return web;
+}
+
+// Where the page is, with the server's prefix; set before the server listens.
+std::string& PagePath() {
+  static std::string path;
+  return path;
+}
+
+// Nothing of these answers is for a cache between the server and the person, or on the disk of one.
+void ForNobodyElse(server_http_res* answer) {
+  answer->headers["Cache-Control"] = "no-store";
+  answer->headers["X-Content-Type-Options"] = "nosniff";
+}
+
+server_http_res_ptr Page(const server_http_req&) {
+  auto answer = std::make_unique<server_http_res>();
+  const ConversationsPage page = GetConversationsPage();
+  answer->content_type = "text/html; charset=utf-8";
+  answer->data = std::string(page.html);
+  ForNobodyElse(answer.get());
+  answer->headers["Content-Security-Policy"] = std::string(page.content_security_policy);
+  answer->headers["Referrer-Policy"] = "no-referrer";
+  return answer;
 }
 
 // The path below the server's prefix, with `{id}` filled in from the route's parameter.
@@ -35,6 +59,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
   answer->status = response.status;
   answer->content_type = response.content_type;
   answer->data = std::move(response.body);
+  ForNobodyElse(answer.get());
   return answer;
 }
 
@@ -84,7 +109,9 @@ void hook_routes(server_http_context& http) {
       return Answer(method, "/conversations/" + request.get_param("id") + rest, request);
     };
   };
+  PagePath() = http.path_prefix + "/conversations/ui";
   // Literal paths before the one with a parameter.
+  http.get("/conversations/ui", Page);
   http.get("/conversations", fixed("GET", "/conversations"));
   http.get("/conversations/lookups", fixed("GET", "/conversations/lookups"));
   http.post("/conversations/budgets", fixed("POST", "/conversations/budgets"));
@@ -112,4 +139,26 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
     if (!ours || response.body.empty()) handler(request, response);
   };
   return RealSetErrorHandler(self, std::move(keep_ours), tag);
+}
+
+// httplib::Server::set_pre_routing_handler, wrapped by the linker.
+httplib::Server& RealSetPreRoutingHandler(
+    httplib::Server* self,
+    httplib::Server::HandlerWithResponse handler) __asm__("__real_" PARKADE_SET_PRE_ROUTING_HANDLER);
+httplib::Server& SetPreRoutingHandler(
+    httplib::Server* self,
+    httplib::Server::HandlerWithResponse handler) __asm__("__wrap_" PARKADE_SET_PRE_ROUTING_HANDLER);
+
+// llama-server asks for the key, and that the model is loaded, before any route. The page holds no
+// data and says both itself, so it comes first, as llama-server's own page does.
+httplib::Server& SetPreRoutingHandler(httplib::Server* self,
+                                      httplib::Server::HandlerWithResponse handler) {
+  auto page_first = [handler](const httplib::Request& request, httplib::Response& response) {
+    const bool reads = request.method == "GET" || request.method == "HEAD";
+    if (reads && request.path == parkade::PagePath()) {
+      return httplib::Server::HandlerResponse::Unhandled;
+    }
+    return handler(request, response);
+  };
+  return RealSetPreRoutingHandler(self, std::move(page_first));
 }

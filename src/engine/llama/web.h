@@ -1,4 +1,4 @@
-// /conversations and our part of /metrics on llama-server's HTTP server.
+// /conversations, its page and our part of /metrics on llama-server's HTTP server.
 #pragma once
 
 #include <functional>
