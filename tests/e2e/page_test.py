@@ -121,7 +121,8 @@ class PageTest(BrowserTest):
         """Three chats and a branch of the first; one more prompt hits."""
         server = self.start(DENSE, **options)
         chat = tokens_of("first", 900)
-        for prompt in (chat, tokens_of("second", 300), chat[:600] + tokens_of("branch", 200),
+        chat += server.ask(chat, 8).tokens
+        for prompt in (tokens_of("second", 300), chat[:600] + tokens_of("branch", 200),
                        tokens_of("third", 100)):
             server.ask(prompt, 8)
         server.wait_parked()
