@@ -320,8 +320,8 @@ class PageTest(BrowserTest):
         before = self.rows()
         server.kill()
         self.wait_state("no answer")
-        self.assertRegex(self.shown("#note"), "^The server does not answer since .* goes on by itself when "
-                                               r"it does\.$")
+        self.assertRegex(self.shown("#note"), "^The server has not answered since .* goes on by itself "
+                                               r"when it does\.$")
         self.assertEqual(self.ids(), [row["id"] for row in before])
         self.press(before[0]["id"], "pin")
         self.wait_equal(lambda: self.shown("#said"),
