@@ -139,9 +139,9 @@ class PageAnswersTest(BrowserTest):
         whole = self.server.count("limit=500")
         self.assertEqual(whole, MANY // 500 + 1)
         lookups = self.server.count("/lookups")
-        self.wait(lambda: self.server.count("/lookups") >= lookups + 3, "three more times")
+        self.wait(lambda: self.server.count("/lookups") >= lookups + 2, "two more times")
         self.assertEqual(self.server.count("limit=500"), whole)
-        self.assertGreaterEqual(self.server.count("limit=1"), 2)
+        self.assertGreaterEqual(self.server.count("limit=1"), 1)
         self.assert_quiet()
 
     def test_every_reason_has_words(self):
@@ -214,13 +214,17 @@ class PageAnswersTest(BrowserTest):
                         f"{chat[:12]} is not pinned: no such path", "the server's words")
         self.server.error = (501, "the conversation cache is off")
         self.wait_equal(lambda: self.shown("#note"),
-                        "The server answers 501: the conversation cache is off.", "the note")
+                        "There is nothing to show: the conversation cache is off.", "the note")
+        self.server.error = (500, "out of luck")
+        self.wait_equal(lambda: self.shown("#note"), "The server answers 500: out of luck.",
+                        "the note")
         self.server.error = (503, "Loading model")
         self.wait_state("loading")
         self.server.error = None
         self.wait_state("live")
         self.assertIsNone(self.shown("#note"))
-        self.assert_quiet("404 (Not Found)", "501 (Not Implemented)", "503 (Service Unavailable)")
+        self.assert_quiet("404 (Not Found)", "501 (Not Implemented)", "500 (Internal Server Error)",
+                          "503 (Service Unavailable)")
 
     def test_a_hidden_tab_asks_nothing(self):
         self.show("/first")
@@ -230,16 +234,23 @@ class PageAnswersTest(BrowserTest):
         self.driver.switch_to.new_window("tab")
         self.show("/second")
         before = self.server.count("/first/conversations/lookups")
-        self.wait(lambda: self.server.count("/second/conversations/lookups") >= 4, "some time")
+        self.wait(lambda: self.server.count("/second/conversations/lookups") >= 3, "some time")
         self.assertLessEqual(self.server.count("/first/conversations/lookups"), before)
         self.assert_quiet()
 
     def test_on_a_narrow_screen_nothing_is_cut_off(self):
-        self.server.conversations = [conversation(n, name="a long name " * 20) for n in range(3)]
+        self.server.conversations = [
+            conversation(n, name=("a long name ", "x")[n % 2] * 20, pinned=n < 2,
+                         tiers=["ram", "disk", "remote"], forked_from=conversation(2)["id"])
+            for n in range(3)]
         self.server.lookups = [lookup(reason="cold", miss_tokens={"cold": 5000})]
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
             "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
         self.show()
+        self.assertEqual(self.script("""
+            return [...document.querySelectorAll('main *')].map(node =>
+                [node.outerHTML, Math.round(node.getBoundingClientRect().right)])
+                .filter(([html, right]) => right > 360 && !html.includes('off-screen'));"""), [])
         self.assertEqual(self.script("return document.documentElement.scrollWidth"), 360)
         # Laid out as cards, still a table for those who can't see it.
         roles = [row["role"]["value"] for row in self.driver.execute_cdp_cmd(

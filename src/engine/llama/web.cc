@@ -143,11 +143,11 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
 
 // httplib::Server::set_pre_routing_handler, wrapped by the linker.
 httplib::Server& RealSetPreRoutingHandler(
-    httplib::Server* self,
-    httplib::Server::HandlerWithResponse handler) __asm__("__real_" PARKADE_SET_PRE_ROUTING_HANDLER);
-httplib::Server& SetPreRoutingHandler(
-    httplib::Server* self,
-    httplib::Server::HandlerWithResponse handler) __asm__("__wrap_" PARKADE_SET_PRE_ROUTING_HANDLER);
+    httplib::Server* self, httplib::Server::HandlerWithResponse
+                               handler) __asm__("__real_" PARKADE_SET_PRE_ROUTING_HANDLER);
+httplib::Server&
+SetPreRoutingHandler(httplib::Server* self, httplib::Server::HandlerWithResponse handler) __asm__(
+    "__wrap_" PARKADE_SET_PRE_ROUTING_HANDLER);
 
 // llama-server asks for the key, and that the model is loaded, before any route. The page holds no
 // data and says both itself, so it comes first, as llama-server's own page does.
