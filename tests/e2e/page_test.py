@@ -103,11 +103,11 @@ class PageHeadersTest(ServerTest):
                 ("POST", "/conversations/ui"), ("DELETE", "/conversations/ui"),
                 ("POST", "/conversations/ui/pin"), ("GET", "/metrics"), ("GET", "/slots")):
             self.assertEqual(self.fetch(server, path, method)[0], 401, f"{method} {path}")
-        server.headers["Authorization"] = "Bearer secret"
+        server.api_key = "secret"
 
     def test_prefix(self):
         server = self.start(DENSE, "--api-key", "secret")
-        server.headers["Authorization"] = "Bearer secret"
+        server.api_key = "secret"
         prefixed = self.launch(DENSE, "-c", "512", "--api-key", "secret", "--api-prefix", "/llm")
         prefixed.wait_for_line("listening on http://")
         prefixed.port = int(re.search(r"listening on http://[^ ]*:(\d+)", prefixed.log())[1])
@@ -188,8 +188,9 @@ class PageTest(BrowserTest):
                                "arguments[0]}]`).textContent", tier)
             self.assertTrue(text.startswith(f"{words}: {count(hits[tier])} ("), text)
         width = self.script("""
-            const width = selector => document.querySelector(selector).getBoundingClientRect().width;
-            return width('#saved-stack .ram') / width('#saved-stack');""")
+            const [all, ram] = ['#saved-stack', '#saved-stack .ram'].map(selector =>
+                document.querySelector(selector).getBoundingClientRect().width);
+            return ram / all;""")
         self.assertAlmostEqual(width, hits["ram"] / all_tokens, delta=0.02)
         # And what comes is seen without anybody's doing.
         server.ask(tokens_of("fourth", 150), 8)
@@ -320,8 +321,8 @@ class PageTest(BrowserTest):
         before = self.rows()
         server.kill()
         self.wait_state("no answer")
-        self.assertRegex(self.shown("#note"), "^The server has not answered since .* goes on by itself "
-                                               r"when it does\.$")
+        self.assertRegex(self.shown("#note"), r"^The server has not answered since .* This page "
+                                              r"goes on by itself when it does\.$")
         self.assertEqual(self.ids(), [row["id"] for row in before])
         self.press(before[0]["id"], "pin")
         self.wait_equal(lambda: self.shown("#said"),
@@ -336,7 +337,7 @@ class PageTest(BrowserTest):
 
     def test_key(self):
         server = self.start(DENSE, "--api-key", "secret")
-        server.headers["Authorization"] = "Bearer secret"
+        server.api_key = "secret"
         server.ask(tokens_of("chat", 200), 8)
         server.wait_parked()
         self.open(server.port)

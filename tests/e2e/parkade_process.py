@@ -93,6 +93,8 @@ class Metrics(dict):
 
 
 class Server:
+    api_key = None  # sent with every request() where a test sets it
+
     def __init__(self, folder, model_path, arguments, environment=None, program=PROGRAM):
         self.log_path = os.path.join(folder, f"server-{len(os.listdir(folder))}.log")
         self.command = [program, *(["-m", model_path] if model_path else []), "--host",
@@ -100,7 +102,6 @@ class Server:
         self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache"),
                             **(environment or {})}
         self.port = None
-        self.headers = {"Content-Type": "application/json"}
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, env=self.environment)
@@ -152,7 +153,10 @@ class Server:
         connection = self.connection()
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, self.headers)
+            headers = {"Content-Type": "application/json"}
+            if self.api_key is not None:
+                headers["Authorization"] = f"Bearer {self.api_key}"
+            connection.request(method, path, data, headers)
             response = connection.getresponse()
             return response.status, response.read().decode("utf-8", "replace")
         finally:
