@@ -143,6 +143,10 @@ std::string FormatLookupLine(const LookupRecord& record) {
   if (!record.conversation.IsZero()) {
     absl::StrAppend(&out, ", conversation ", ToHex(record.conversation));
   }
+  if (record.boundary_kind != BoundaryKind::kNone) {
+    absl::StrAppend(&out, ", boundary ", record.boundary_tokens, " (",
+                    std::string(BoundaryKindName(record.boundary_kind)), ")");
+  }
   const std::optional<MissReason> reason = MainMissReason(record);
   if (reason == MissReason::kDiverged) {
     absl::StrAppend(&out, ", differs at token ", record.first_difference);

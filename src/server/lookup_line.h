@@ -14,7 +14,7 @@ std::optional<MissReason> MainMissReason(const LookupRecord& record);
 
 // One line without a line end and without any text of the prompt, e.g.
 // "lookup: partial, 4224 of 4330 tokens reused (ram 4224), computed 106 (diverged 90, new 16),
-// conversation 6f1c..., lookup 0.4 ms, restore 12.1 ms (20.2 MiB)".
+// conversation 6f1c..., boundary 4224 (turn), lookup 0.4 ms, restore 12.1 ms (20.2 MiB)".
 std::string FormatLookupLine(const LookupRecord& record);
 
 // Why a prompt was read again, for a lookup of which more than kExplainedMissTokens were computed

@@ -17,14 +17,17 @@ TEST(LookupLine, Restored) {
   record.hit_tokens = {0, 4000, 224, 0};
   SetMiss(record, MissReason::kDiverged, 90);
   SetMiss(record, MissReason::kNew, 16);
+  record.boundary_tokens = 4224;
+  record.boundary_kind = BoundaryKind::kTurn;
   record.first_difference = 4230;
   record.lookup_seconds = 0.00042;
   record.restore_seconds = 0.0121;
   record.restored_bytes = 21233664;
-  EXPECT_EQ(FormatLookupLine(record),
-            "lookup: partial, 4224 of 4330 tokens reused (ram 4000, disk 224), computed 106 (new "
-            "16, diverged 90), conversation 00000000000000010000000000000002, differs at token "
-            "4230, lookup 0.4 ms, restore 12.1 ms (20.2 MiB)");
+  EXPECT_EQ(
+      FormatLookupLine(record),
+      "lookup: partial, 4224 of 4330 tokens reused (ram 4000, disk 224), computed 106 (new "
+      "16, diverged 90), conversation 00000000000000010000000000000002, boundary 4224 (turn), "
+      "differs at token 4230, lookup 0.4 ms, restore 12.1 ms (20.2 MiB)");
 }
 
 TEST(LookupLine, Missed) {
