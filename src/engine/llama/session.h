@@ -85,7 +85,8 @@ class Session {
     int slot = -1;
     int task = -1;
     std::uint32_t tokens = 0;
-    LookupRequest request;  // asked again when they are read
+    std::uint32_t until = 0;  // of the other prompt: when so much is read, `tokens` are kept
+    LookupRequest request;    // asked again then
   };
   // What is known of one slot beyond what the server keeps.
   struct Track {
@@ -152,8 +153,9 @@ class Session {
   void DropRestore(Track* track, const SlotView& slot);
   bool StepRestore(std::vector<SlotView>& slots, SlotView& slot, Track* track, bool alone);
   std::optional<SharedRead> FindSharedRead(const SlotView& slot, const server_task& task,
-                                           const LookupRequest& request);
-  bool SharedReadEnded(const std::vector<SlotView>& slots, Track* track);
+                                           const LookupRequest& request, bool again);
+  bool ReadSoFar(const SlotView& other, const SharedRead& shared);
+  bool SharedReadEnded(const std::vector<SlotView>& slots, const SlotView& slot, Track* track);
   void AddCheckpoint(const SlotView& slot, std::uint32_t tokens);
   void FinishRestore(const SlotView& slot, Track* track);
   static void RemoveMarker(Track* track);

@@ -105,7 +105,7 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   track.lowest = std::nullopt;
   track.placed = false;
   track.no_room = false;
-  track.shared = FindSharedRead(slot, task, request);
+  track.shared = FindSharedRead(slot, task, request, false);
   track.restore = options_.cache->Lookup(std::move(request));
   track.pending = track.restore->state() != Restore::State::kMiss || track.shared.has_value();
   if (track.pending) ++restoring_;
@@ -283,7 +283,7 @@ void Session::OnRestoring(std::vector<SlotView>& slots) {
       slot.finished = true;
       continue;
     }
-    if (track.shared.has_value() && !SharedReadEnded(slots, &track)) {
+    if (track.shared.has_value() && !SharedReadEnded(slots, slot, &track)) {
       slot.started = false;
       slot.waiting = true;
       continue;
