@@ -4,6 +4,7 @@ import json
 import threading
 import unittest
 
+from chat_client import KINDS, LOGPROBS, ChatTest
 from parkade_process import ServerTest, model, tokens_of
 
 CHAT = 500
@@ -80,6 +81,12 @@ class PressureTest(ServerTest):
     def test_too_small_hybrid(self):
         self.race("hybrid", 3, 1200, False)
 
+    def test_too_small_hybrid_window(self):
+        self.race("hybrid_window", 3, 1200, False)
+
+    def test_recurrent_state_needs_no_pool(self):
+        self.race("recurrent", 3, 700, True)
+
     def test_a_conversation_longer_than_the_context(self):
         """llama-server's own refusal; the slot is not touched for it."""
         for kind in ("dense", "hybrid", "window"):
@@ -119,6 +126,107 @@ class PressureTest(ServerTest):
         connection.close()
         restored = server.json("POST", "/slots/0?action=restore", {"filename": "kept"})
         self.assertEqual(restored["n_restored"], 1800 + ANSWER - 1)
+
+
+class BusyTest(ChatTest):
+    """A chat comes back beside one that works and one that rests, in a pool for two of them."""
+
+    POOL = 4096
+    LONG = 1500
+    HELD = LONG + ANSWER - 1
+    RESTS, COMES, WORKS = range(3)  # slots
+
+    def begin_busy(self, kind):
+        self.kind = KINDS[kind]
+        path = model(self.kind.model)
+        self.plain = self.start_plain(path, slots=3, context=3 * self.POOL)
+        server = self.start(path, slots=1)
+        self.chats = []
+        for name in ("rests", "comes"):
+            chat = tokens_of(name, self.LONG)
+            self.chats.append(chat + server.ask(chat, ANSWER).tokens + tokens_of("turn", 40))
+        server.wait_durable(self.HELD)
+        server.wait_parked()
+        server.kill()
+        self.server = self.start(path, "--kv-unified", slots=3, context=self.POOL)
+        # Only recurrent state does not care how long a chat is.
+        self.pooled = kind != "recurrent"
+
+    def asked(self, slot):
+        """The answer, which is that of a server where every chat has a context of its own."""
+        fields = {"id_slot": slot, "n_probs": LOGPROBS}
+        answer = self.server.ask(self.chats[slot], ANSWER, **fields)
+        self.assert_near(answer, self.plain.ask(self.chats[slot], ANSWER, **fields))
+        self.assertEqual(len(answer.tokens), ANSWER)
+        return answer
+
+    def work(self, prompt_tokens, n_predict):
+        connection = self.server.begin_stream(tokens_of("works", prompt_tokens), n_predict,
+                                              id_slot=self.WORKS)
+        response = connection.getresponse()
+        self.assertTrue(response.readline().startswith(b"data: "))
+        self.addCleanup(connection.close)
+        return response
+
+    def assert_works(self, works):
+        slot = self.server.json("GET", "/slots")[self.WORKS]
+        self.assertEqual(slot["is_processing"], works)
+
+    def gives_way(self, kind):
+        self.begin_busy(kind)
+        self.assertEqual(self.asked(self.RESTS).cache_n, self.HELD)
+        stream = self.work(1400, 1000)
+        self.assertEqual(self.asked(self.COMES).cache_n, self.HELD)
+        self.assert_served(self.server, "disk", self.HELD)
+        self.assert_works(True)
+        self.assertIn(b'"stop":true', stream.read())
+        # What rested was parked; nothing of it is read again.
+        before = len(self.chats[self.RESTS])
+        self.chats[self.RESTS] += tokens_of("later", 30)
+        self.assertGreaterEqual(self.asked(self.RESTS).cache_n, before - self.kind.again)
+        self.assertEqual(set(self.server.last_lookup()["hit_tokens"]),
+                         {"ram"} if self.pooled else {"slot"})
+
+    def does_not_fit(self, kind):
+        self.begin_busy(kind)
+        stream = self.work(2700, 200)
+        fields = {"id_slot": self.COMES, "n_probs": LOGPROBS}
+        status, text = self.server.request(
+            "POST", "/completion", self.server.body(self.chats[self.COMES], ANSWER, **fields))
+        rest = stream.read()
+        self.assertTrue(self.server.running())
+        if status != 200:
+            self.assertTrue(self.pooled, text)
+            # llama-server's own answer when the pool is full.
+            self.assertIn("Context size has been exceeded", text)
+        else:
+            self.assertIn(b'"stop":true', rest)
+        self.server.wait_parked()
+        lookup = self.server.last_lookup()
+        self.assertEqual(lookup["prompt_tokens"], len(self.chats[self.COMES]), lookup)
+        self.assertEqual(lookup["reused_tokens"], 0 if self.pooled else self.HELD, lookup)
+        # Alone, each has room, and what was kept of it.
+        for slot in (self.COMES, self.RESTS):
+            self.assertGreaterEqual(self.asked(slot).cache_n, self.HELD)
+        self.server.check_identity()
+
+    def test_gives_way_dense(self):
+        self.gives_way("dense")
+
+    def test_gives_way_recurrent(self):
+        self.gives_way("recurrent")
+
+    def test_gives_way_hybrid(self):
+        self.gives_way("hybrid")
+
+    def test_does_not_fit_dense(self):
+        self.does_not_fit("dense")
+
+    def test_does_not_fit_recurrent(self):
+        self.does_not_fit("recurrent")
+
+    def test_does_not_fit_hybrid(self):
+        self.does_not_fit("hybrid")
 
 
 if __name__ == "__main__":

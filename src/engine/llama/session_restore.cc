@@ -152,10 +152,13 @@ std::uint64_t Session::PoolTokens(const SlotView& slot) const {
 }
 
 // A unified pool holds all slots' tokens: idle ones, parked, give way. Never the chosen one, never
-// one that works. False: there is no room, and nothing was changed.
+// one that works. False: there is no room, and nothing was changed. Recurrent state alone has a
+// cell for every slot, however long what it stands for is.
 bool Session::MakeRoom(std::vector<SlotView>& slots, const SlotView& wanted, std::uint32_t tokens) {
   if (tokens >= static_cast<std::uint32_t>(wanted.n_ctx)) return false;
-  if (!loaded_.params->kv_unified) return true;
+  const bool rows =
+      view_->layout().has_group(RowGroup::kFull) || view_->layout().has_group(RowGroup::kWindow);
+  if (!loaded_.params->kv_unified || !rows) return true;
   const std::uint64_t pool = llama_n_ctx(wanted.ctx_tgt);
   std::uint64_t used = std::uint64_t{tokens} + 1;
   std::vector<SlotView*> idle;
