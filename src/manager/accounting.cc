@@ -209,7 +209,10 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
   LookupRecord record = MakeRecord(*op, match, reused_tokens);
   record.changed = NameChange(*op, match, record);
   record.lookup_seconds = lookup_seconds;
-  if (op->restored > 0) EmitRestored(*op, record);
+  if (op->restored > 0) {
+    EmitRestored(*op, record);
+    PromoteUsedAgain(*op);
+  }
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(match.id);

@@ -1,7 +1,7 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
-// restore.cc (import), reading.cc (threads that read ahead), park.cc (capture), spill.cc (writer
-// threads), eviction.cc, thinning.cc (checkpoints), index_limit.cc, accounting.cc (counters),
-// listing.cc (management).
+// restore.cc (import), reading.cc (threads that read ahead), promotion.cc (of what was read in
+// part), park.cc (capture), spill.cc (writer threads), eviction.cc, thinning.cc (checkpoints),
+// index_limit.cc, accounting.cc (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
@@ -22,6 +22,7 @@
 #include "parkade/conversation_cache.h"
 #include "src/manager/buffer_pool.h"
 #include "src/manager/catalogue.h"
+#include "src/manager/recent_uses.h"
 #include "src/manager/restore_op.h"
 #include "src/manager/shared_reads.h"
 #include "src/manager/token_cache.h"
@@ -129,6 +130,8 @@ class CacheImpl : public ConversationCache {
   std::shared_ptr<ExtentBuffer> ReadBuffer(std::size_t bytes, bool promoted);
   ExtentBytes CutForFork(RestoreOp* op, const PlannedExtent& extent, ExtentBytes bytes);
   absl::StatusOr<ExtentBytes> FetchExtent(RestoreOp* op, std::uint32_t index);
+  absl::StatusOr<ExtentBytes> ReadShared(const SharedReads::Key& key, bool promoted);
+  static absl::Status CheckExtent(const ExtentInfo& info, const ExtentBuffer& bytes);
   void FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status);
   void PreparePromotions(RestoreOp* op);
   void CollectPromotion(RestoreOp* op, std::uint32_t index, const ExtentBytes& bytes);
@@ -137,6 +140,10 @@ class CacheImpl : public ConversationCache {
                  const std::vector<ExtentBytes>& payload);
   bool Holds(std::size_t tier, const ParkKey& key) const;
   bool NoteStored(std::size_t tier, const ParkKey& key);
+
+  // ---- promotion.cc ----
+  void PromoteUsedAgain(const RestoreOp& op);
+  void PromoteWhole(std::size_t tier, const ParkKey& key);
 
   // ---- park.cc ----
   struct ParkSpot {
@@ -341,6 +348,7 @@ class CacheImpl : public ConversationCache {
   std::shared_ptr<BufferPool> read_pool_;
   TokenCache tokens_;
   SharedReads shared_reads_;
+  RecentUses recent_parts_;  // parks that were read in part
 
   mutable absl::Mutex mu_;
   Catalogue catalogue_ ABSL_GUARDED_BY(mu_);
@@ -369,6 +377,7 @@ class CacheImpl : public ConversationCache {
   std::deque<std::shared_ptr<RestoreOp>> to_plan_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::shared_ptr<RestoreOp>> to_read_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::vector<std::pair<std::size_t, ParkKey>>> to_warm_ ABSL_GUARDED_BY(reader_mu_);
+  std::deque<std::pair<std::size_t, ParkKey>> to_promote_ ABSL_GUARDED_BY(reader_mu_);
   bool readers_stop_ ABSL_GUARDED_BY(reader_mu_) = false;
 
   std::vector<std::thread> threads_;

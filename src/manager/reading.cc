@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "src/format/checksum.h"
@@ -54,10 +55,11 @@ void CacheImpl::ReaderLoop() {
     std::shared_ptr<RestoreOp> plan;
     std::shared_ptr<RestoreOp> read;
     std::vector<std::pair<std::size_t, ParkKey>> warm;
+    std::optional<std::pair<std::size_t, ParkKey>> promote;
     {
       absl::MutexLock lock(&reader_mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_) {
-        return readers_stop_ || !to_plan_.empty() || !to_warm_.empty() ||
+        return readers_stop_ || !to_plan_.empty() || !to_warm_.empty() || !to_promote_.empty() ||
                std::any_of(to_read_.begin(), to_read_.end(), WantsReader);
       };
       reader_mu_.Await(absl::Condition(&work));
@@ -65,11 +67,16 @@ void CacheImpl::ReaderLoop() {
       if (!to_plan_.empty()) {
         plan = std::move(to_plan_.front());
         to_plan_.pop_front();
-      } else if (read = TakeRead(); read == nullptr) {
-        // Nothing any more: an extent that came meanwhile gave the import something to do.
-        if (to_warm_.empty()) continue;
+      } else if (read = TakeRead(); read != nullptr) {
+        // Read below.
+      } else if (!to_warm_.empty()) {
         warm = std::move(to_warm_.front());
         to_warm_.pop_front();
+      } else if (!to_promote_.empty()) {
+        promote = to_promote_.front();
+        to_promote_.pop_front();
+      } else {
+        continue;  // an extent that came meanwhile gave the import something to do
       }
     }
     if (plan != nullptr) {
@@ -78,6 +85,8 @@ void CacheImpl::ReaderLoop() {
     } else if (read != nullptr) {
       ReadOne(read);
       --read->readers;
+    } else if (promote.has_value()) {
+      PromoteWhole(promote->first, promote->second);
     } else {
       for (const auto& [tier, key] : warm) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
     }
@@ -166,26 +175,37 @@ absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t 
       promote = extent.park < op->promotions.size() && op->promotions[extent.park] != nullptr;
     }
     const SharedReads::Key key{park.tier, park.key, extent.ordinal};
-    bytes = shared_reads_.Join(key);
-    if (bytes == nullptr) {
-      auto allocate = [&](std::size_t size) { return ReadBuffer(size, promote); };
-      absl::StatusOr<ExtentBytes> read =
-          tiers_[park.tier]->ReadExtent(park.key, extent.ordinal, allocate);
-      shared_reads_.Finish(key, read.ok() ? *read : nullptr);
-      if (!read.ok()) return read.status();
-      bytes = *std::move(read);
-    } else if (promote) {
-      // Read for somebody else, kept for the RAM tier: it must not hold a place of the pool.
-      std::shared_ptr<ExtentBuffer> copy = ReadBuffer(bytes->size(), true);
-      std::copy_n(bytes->data(), bytes->size(), copy->data());
-      bytes = std::move(copy);
-    }
+    absl::StatusOr<ExtentBytes> read = ReadShared(key, promote);
+    if (!read.ok()) return read.status();
+    bytes = *std::move(read);
   }
-  if (bytes->size() != extent.info.raw_bytes ||
-      !(Checksum(absl::MakeConstSpan(bytes->data(), bytes->size())) == extent.info.checksum)) {
+  const absl::Status whole = CheckExtent(extent.info, *bytes);
+  if (!whole.ok()) return whole;
+  return bytes;
+}
+
+// One read for all that want the extent now. `promoted`: the bytes go to the RAM tier.
+absl::StatusOr<ExtentBytes> CacheImpl::ReadShared(const SharedReads::Key& key, bool promoted) {
+  ExtentBytes bytes = shared_reads_.Join(key);
+  if (bytes == nullptr) {
+    auto allocate = [&](std::size_t size) { return ReadBuffer(size, promoted); };
+    absl::StatusOr<ExtentBytes> read = tiers_[key.tier]->ReadExtent(key.park, key.extent, allocate);
+    shared_reads_.Finish(key, read.ok() ? *read : nullptr);
+    return read;
+  }
+  if (!promoted) return bytes;
+  // Read for somebody else, kept for the RAM tier: it must not hold a place of the pool.
+  std::shared_ptr<ExtentBuffer> copy = ReadBuffer(bytes->size(), true);
+  std::copy_n(bytes->data(), bytes->size(), copy->data());
+  return ExtentBytes(std::move(copy));
+}
+
+absl::Status CacheImpl::CheckExtent(const ExtentInfo& info, const ExtentBuffer& bytes) {
+  if (bytes.size() != info.raw_bytes ||
+      !(Checksum(absl::MakeConstSpan(bytes.data(), bytes.size())) == info.checksum)) {
     return absl::DataLossError("checksum of an extent does not match");
   }
-  return bytes;
+  return absl::OkStatus();
 }
 
 void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status& status) {
