@@ -121,16 +121,17 @@ void CacheImpl::ThinCheckpoints(std::size_t tier) {
     }
     if (!checkpoint.pinned) bytes += checkpoint.candidate.bytes;
   }
-  if (bytes <= share) return;
+  const std::uint64_t keep = share - share / kStep;
+  if (bytes <= keep) return;
   std::erase_if(found, [](const StoredCheckpoint& each) { return each.pinned || each.held; });
   std::vector<CheckpointCandidate> candidates;
   for (const StoredCheckpoint& checkpoint : found) candidates.push_back(checkpoint.candidate);
   std::vector<StoredCheckpoint> chosen;
-  for (const std::size_t i : ChooseSuperseded(candidates, bytes - (share - share / kStep))) {
+  for (const std::size_t i : ChooseSuperseded(candidates, bytes - keep)) {
     chosen.push_back(std::move(found[i]));
   }
   const Victims taken = TakeSuperseded(tier, chosen);
-  if (bytes - taken.bytes > share) {
+  if (bytes - taken.bytes > keep) {
     // Some are in use or queued: their turn comes without another write.
     absl::MutexLock lock(&mu_);
     thinning_[tier].share = 0;

@@ -243,16 +243,44 @@ class BetweenTest(BoundaryTest):
         self.begin("recurrent")
         self.server.kill()
         self.server = self.start(model("recurrent"), slots=1, disk=False, ram_mib=192)
-        share = self.server.tiers()["ram"]["budget_bytes"] / 4
-        others = 0
-        for chat in range(200):
-            self.server.ask(self.words(f"chat {chat}", 1100), 4)
+        self.fill_share("ram")
+        # The newest one of a conversation is the conversation.
+        again = self.server.ask(self.words("chat 0", 1100) + self.words("more", 10), 4)
+        self.assertGreaterEqual(again.cache_n, 1100 - 4)
+
+    def test_a_quarter_of_a_small_disk(self):
+        self.begin("recurrent")
+        self.server.kill()
+        flags = ("--conversation-cache-disk-gib", "0.1")
+        self.server = self.start(model("recurrent"), *flags, slots=1, ram_mib=0)
+        chats = self.fill_share("disk")
+        self.assertEqual(self.evicted("disk", "budget"), 0)
+        self.server.terminate()
+        self.server = self.start(model("recurrent"), *flags, slots=1, ram_mib=0)
+        # Every one of them goes on from its newest state, and later ones keep to the share.
+        for chat in (chats[0], chats[len(chats) // 2], chats[-1]):
+            prompt = self.words(chat, 1100)
+            answer, _ = self.ask(prompt + self.words("more", 100))
+            self.assertGreaterEqual(answer.cache_n, 1100 - 4)
+        self.assert_share("disk")
+
+    def fill_share(self, tier):
+        """Chats until checkpoints are superseded, and a few more; returns their names."""
+        chats = []
+        more = 6
+        while more > 0:
+            self.assertLess(len(chats), 200)
+            chats.append(f"chat {len(chats)}")
+            self.server.ask(self.words(chats[-1], 1100), 4)
             self.server.wait_parked()
-            if self.superseded() > 0:
-                break
-        for chat in range(200, 206):
-            self.server.ask(self.words(f"chat {chat}", 1100), 4)
-            self.server.wait_parked()
+            more -= 1 if self.evicted(tier, "superseded") > 0 else 0
+        others, share = self.assert_share(tier)
+        self.assertGreater(others, share / 2)
+        return chats
+
+    def assert_share(self, tier):
+        """All states but the newest of each conversation: at most a quarter of the tier."""
+        share = self.server.tiers()[tier]["budget_bytes"] / 4
         others = 0
         for conversation in self.server.conversations():
             detail = self.server.conversation(conversation["id"])
@@ -260,16 +288,11 @@ class BetweenTest(BoundaryTest):
             self.assertEqual(detail["checkpoints"], sorted(sizes))
             self.assertEqual(detail["checkpoint_bytes"], sum(sizes.values()))
             others += sum(sizes.values()) - sizes[max(sizes)]
-        self.assertGreater(self.superseded(), 0)
         self.assertLessEqual(others, share)
-        self.assertGreater(others, share / 2)
-        # The newest one of a conversation is the conversation.
-        again = self.server.ask(self.words("chat 0", 1100) + self.words("more", 10), 4)
-        self.assertGreaterEqual(again.cache_n, 1100 - 4)
+        return others, share
 
-    def superseded(self):
-        return self.server.metrics().get_one("parkade_evictions_total", tier="ram",
-                                             reason="superseded")
+    def evicted(self, tier, reason):
+        return self.server.metrics().get_one("parkade_evictions_total", tier=tier, reason=reason)
 
 
 class WindowRowsTest(BoundaryTest):
