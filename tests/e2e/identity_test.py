@@ -10,22 +10,28 @@ PROMPT_TOKENS = 300
 
 
 class OtherIdentityTest(ServerTest):
+    PROMPT_TOKENS = PROMPT_TOKENS
+    FIELDS = {}  # of every request
+
+    def compare(self, answer, reference, _model_path, _flags, _environment):
+        self.assert_same_answer(answer, reference)
+
     def other_then_first(self, field, other, other_environment=None, first=(),
                          first_environment=None, model_path=model("dense"), other_model=None,
                          again=1):
         """Filled under one identity, asked under another, then under the first again."""
-        prompt = tokens_of("chat", PROMPT_TOKENS)
+        prompt = tokens_of("chat", self.PROMPT_TOKENS)
         server = self.start(model_path, *first, environment=first_environment)
-        answer = server.ask(prompt, 16)
-        server.wait_durable(PROMPT_TOKENS)
+        answer = server.ask(prompt, 16, **self.FIELDS)
+        server.wait_durable(self.PROMPT_TOKENS)
         server.kill()
 
         server = self.start(other_model or model_path, *other, environment=other_environment)
-        theirs = server.ask(prompt, 16)
+        theirs = server.ask(prompt, 16, **self.FIELDS)
         self.assertEqual(theirs.cache_n, 0)
         lookup = server.last_lookup()
         self.assertEqual(lookup["outcome"], "miss")
-        self.assertEqual(lookup["miss_tokens"], {"new": 1, "identity": PROMPT_TOKENS - 1})
+        self.assertEqual(lookup["miss_tokens"], {"new": 1, "identity": self.PROMPT_TOKENS - 1})
         self.assertEqual(lookup["identity_field"], field)
         self.assertEqual(lookup["reason"], "identity")
         self.assertIn(f"other {field}", server.log())
@@ -35,13 +41,13 @@ class OtherIdentityTest(ServerTest):
         server.kill()
         plain = self.start_plain(other_model or model_path, *other,
                                  environment=other_environment)
-        self.assert_same_answer(theirs, plain.ask(prompt, 16))
+        self.assert_same_answer(theirs, plain.ask(prompt, 16, **self.FIELDS))
         plain.kill()
 
         server = self.start(model_path, *first, environment=first_environment)
-        back = server.ask(prompt, 16)
-        self.assert_served(server, "disk", PROMPT_TOKENS - again, PROMPT_TOKENS)
-        self.assert_same_answer(back, answer)
+        back = server.ask(prompt, 16, **self.FIELDS)
+        self.assert_served(server, "disk", self.PROMPT_TOKENS - again, self.PROMPT_TOKENS)
+        self.compare(back, answer, model_path, first, first_environment)
 
 
 class IdentityTest(OtherIdentityTest):
