@@ -72,6 +72,8 @@ struct StateLayout {
   std::vector<Plane> planes;
   std::uint32_t window_tokens = 0;  // rows a token of a window plane can see; 0: no window planes
   bool has_group(RowGroup group) const;
+  // No window planes and no recurrent state: one can go on at any position whose rows are there.
+  bool rows_alone() const;
   friend bool operator==(const StateLayout&, const StateLayout&) = default;
 };
 

@@ -76,6 +76,10 @@ bool StateLayout::has_group(RowGroup group) const {
                      [group](const Plane& plane) { return plane.group == group; });
 }
 
+bool StateLayout::rows_alone() const {
+  return !has_group(RowGroup::kWindow) && !has_group(RowGroup::kState);
+}
+
 std::uint64_t GroupRowBytes(const StateLayout& layout, const Stage& stage, RowGroup group) {
   std::uint64_t total = 0;
   for (const Plane& plane : layout.planes) {

@@ -221,9 +221,7 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
     const bool rows_new = spot.matched < end;
     const StateLayout& layout = sequence.layout();
     const bool extra_new =
-        request.boundary &&
-        (layout.has_group(RowGroup::kWindow) || layout.has_group(RowGroup::kState)) &&
-        UsableBoundary(layout, coverage, end) != end;
+        request.boundary && !layout.rows_alone() && UsableBoundary(layout, coverage, end) != end;
     if (!rows_new && !extra_new) return outcome;
   }
   outcome.complete = QueueHasRoom();

@@ -82,10 +82,8 @@ namespace {
 // Ends a restore that can't be completed: keeps the longest boundary that every stage has, or
 // clears the sequence.
 Restore::State FinishShort(RestoreOp* op, EngineSequence& sequence, std::uint32_t limit) {
-  const bool rows_alone =
-      !op->layout.has_group(RowGroup::kWindow) && !op->layout.has_group(RowGroup::kState);
   const std::uint32_t boundary =
-      rows_alone && limit < op->plan.extents.size()
+      op->layout.rows_alone() && limit < op->plan.extents.size()
           ? OutsideOf(op->request.whole_ranges, op->plan.extents[limit].info.first)
           : 0;
   if (boundary > 0 && sequence.FinishImport(boundary).ok()) {

@@ -50,6 +50,15 @@ TEST(GroupRowBytes, AddsThePlanesOfStageAndGroup) {
   EXPECT_FALSE(layout.has_group(RowGroup::kState));
 }
 
+TEST(StateLayout, RowsAloneDoWithoutWindowAndState) {
+  StateLayout layout = LayoutOf({8});
+  EXPECT_TRUE(layout.rows_alone());
+  for (const RowGroup group : {RowGroup::kWindow, RowGroup::kState}) {
+    layout.planes.back().group = group;
+    EXPECT_FALSE(layout.rows_alone());
+  }
+}
+
 TEST(CutIntoExtents, SmallRowsGoTwoHundredAndFiftySixAtATime) {
   const auto extents = CutIntoExtents(LayoutOf({100}), StagesOf({{0}}), RowGroup::kFull, {10, 600});
   const std::vector<ExtentInfo> wanted = {Extent(0, 10, 256, 0, 1, 25600),

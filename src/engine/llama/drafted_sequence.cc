@@ -36,7 +36,7 @@ bool PlaneOrder(const Plane& one, const Plane& other) {
 absl::StatusOr<std::shared_ptr<const DraftModel>> DraftModel::Create(
     std::shared_ptr<const LlamaMemoryView> view, std::string name) {
   const StateLayout& own = view->layout();
-  if (own.has_group(RowGroup::kWindow) || own.has_group(RowGroup::kState)) {
+  if (!own.rows_alone()) {
     return absl::UnimplementedError("rows of a draft with a window or a state are not stored");
   }
   if (view->wide()) {

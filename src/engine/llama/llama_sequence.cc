@@ -260,7 +260,7 @@ absl::Status LlamaSequence::Truncate(std::uint32_t tokens) {
   if (tokens > tokens_ || tokens == 0) {
     return absl::InvalidArgumentError(absl::StrCat(tokens, " tokens wanted, ", tokens_, " placed"));
   }
-  if (layout().has_group(RowGroup::kWindow) || layout().has_group(RowGroup::kState)) {
+  if (!layout().rows_alone()) {
     return absl::InvalidArgumentError(
         "a sequence with window rows or recurrent state can't be cut");
   }

@@ -92,11 +92,11 @@ void Session::OnLaunched(const SlotView& slot, const server_task& task) {
   }
   if (request.whole_ranges.empty()) AddDraft(&request);
   // A dense model goes on anywhere.
-  const bool state = view_->layout().has_group(RowGroup::kState);
-  if (request.enabled && (state || view_->layout().has_group(RowGroup::kWindow))) {
+  if (request.enabled && !view_->layout().rows_alone()) {
     track.boundaries =
         BoundariesOf(task.params.message_spans, static_cast<std::uint32_t>(request.tokens.size()),
-                     request.cacheable_tokens, state, request.whole_ranges);
+                     request.cacheable_tokens, view_->layout().has_group(RowGroup::kState),
+                     request.whole_ranges);
     request.user_starts = track.boundaries.user_starts;
   }
   track.task = task.id;

@@ -25,9 +25,9 @@ struct KeptPart {
 // rows and state are kept at its boundaries, and window rows at the end of the prompt.
 KeptPart KeptOf(const StateLayout& layout, const PromptBoundaries& boundaries, std::uint32_t prompt,
                 std::uint32_t common) {
-  const bool state = layout.has_group(RowGroup::kState);
-  if (!state && !layout.has_group(RowGroup::kWindow)) return {common, common};
-  if (!state && common + kLeastShared > prompt) return {common, prompt};
+  if (layout.rows_alone()) return {common, common};
+  if (!layout.has_group(RowGroup::kState) && common + kLeastShared > prompt)
+    return {common, prompt};
   const auto after = std::upper_bound(boundaries.wanted.begin(), boundaries.wanted.end(), common);
   if (after == boundaries.wanted.begin()) return {};
   return {*(after - 1), *(after - 1)};
