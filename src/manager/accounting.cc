@@ -211,7 +211,7 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
   record.lookup_seconds = lookup_seconds;
   if (op->restored > 0) {
     EmitRestored(*op, record);
-    PromoteUsedAgain(*op);
+    NotePartialUses(*op);
   }
   {
     absl::MutexLock lock(&mu_);

@@ -105,6 +105,7 @@ CacheImpl::~CacheImpl() {
   absl::MutexLock lock(&reader_mu_);
   to_plan_.clear();
   to_read_.clear();
+  to_promote_.clear();
 }
 
 absl::Status CacheImpl::Start() {

@@ -142,8 +142,16 @@ class CacheImpl : public ConversationCache {
   bool NoteStored(std::size_t tier, const ParkKey& key);
 
   // ---- promotion.cc ----
-  void PromoteUsedAgain(const RestoreOp& op);
-  void PromoteWhole(std::size_t tier, const ParkKey& key);
+  // A promotion of which a restore has read a part.
+  struct PartialPromotion {
+    std::size_t tier = 0;
+    ParkKey key;
+    std::unique_ptr<Promotion> part;
+  };
+  void NotePartialUses(const RestoreOp& op);
+  void SubmitPromotion(std::size_t tier, const ParkKey& key, std::unique_ptr<Promotion> part);
+  void CompletePromotion(PartialPromotion partial);
+  void StorePromotion(const ParkKey& key, Promotion promotion);
 
   // ---- park.cc ----
   struct ParkSpot {
@@ -377,7 +385,7 @@ class CacheImpl : public ConversationCache {
   std::deque<std::shared_ptr<RestoreOp>> to_plan_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::shared_ptr<RestoreOp>> to_read_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::vector<std::pair<std::size_t, ParkKey>>> to_warm_ ABSL_GUARDED_BY(reader_mu_);
-  std::deque<std::pair<std::size_t, ParkKey>> to_promote_ ABSL_GUARDED_BY(reader_mu_);
+  std::deque<PartialPromotion> to_promote_ ABSL_GUARDED_BY(reader_mu_);
   bool readers_stop_ ABSL_GUARDED_BY(reader_mu_) = false;
 
   std::vector<std::thread> threads_;

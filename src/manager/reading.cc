@@ -55,7 +55,7 @@ void CacheImpl::ReaderLoop() {
     std::shared_ptr<RestoreOp> plan;
     std::shared_ptr<RestoreOp> read;
     std::vector<std::pair<std::size_t, ParkKey>> warm;
-    std::optional<std::pair<std::size_t, ParkKey>> promote;
+    std::optional<PartialPromotion> promote;
     {
       absl::MutexLock lock(&reader_mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_) {
@@ -73,7 +73,7 @@ void CacheImpl::ReaderLoop() {
         warm = std::move(to_warm_.front());
         to_warm_.pop_front();
       } else if (!to_promote_.empty()) {
-        promote = to_promote_.front();
+        promote = std::move(to_promote_.front());
         to_promote_.pop_front();
       } else {
         continue;  // an extent that came meanwhile gave the import something to do
@@ -86,7 +86,7 @@ void CacheImpl::ReaderLoop() {
       ReadOne(read);
       --read->readers;
     } else if (promote.has_value()) {
-      PromoteWhole(promote->first, promote->second);
+      CompletePromotion(*std::move(promote));
     } else {
       for (const auto& [tier, key] : warm) tiers_[tier]->WillRead(absl::MakeConstSpan(&key, 1));
     }
@@ -241,8 +241,8 @@ bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Sta
   return gone;
 }
 
-// Decides which parks of the plan go up to the RAM tier: those that are read whole, if all of them
-// together leave the RAM tier room for something else.
+// Decides which parks of the plan go up to the RAM tier: those that are read whole, or in part once
+// more, if all of them together leave the RAM tier room for something else.
 void CacheImpl::PreparePromotions(RestoreOp* op) {
   if (ram_tier_ < 0) return;
   std::vector<std::uint32_t> wanted(op->plan.parks.size(), 0);
@@ -253,10 +253,12 @@ void CacheImpl::PreparePromotions(RestoreOp* op) {
     const PlannedPark& park = op->plan.parks[i];
     if (park.tier == kFromQueue || park.tier == ram_tier_) continue;
     absl::StatusOr<std::vector<ExtentInfo>> infos = tiers_[park.tier]->ReadExtents(park.key);
-    if (!infos.ok() || infos->size() != wanted[i]) continue;
+    if (!infos.ok() || wanted[i] == 0) continue;
+    const bool whole = infos->size() == wanted[i];
+    if (!whole && !recent_parts_.UsedLately(park.key, absl::Now())) continue;
     auto promotion = std::make_unique<Promotion>();
     promotion->extents = *std::move(infos);
-    promotion->payload.resize(wanted[i]);
+    promotion->payload.resize(promotion->extents.size());
     promotion->missing = wanted[i];
     total += park.bytes;
     promotions[i] = std::move(promotion);
@@ -269,24 +271,27 @@ void CacheImpl::PreparePromotions(RestoreOp* op) {
 
 void CacheImpl::CollectPromotion(RestoreOp* op, std::uint32_t index, const ExtentBytes& bytes) {
   const PlannedExtent extent = op->plan.extents[index];
-  std::unique_ptr<Promotion> whole;
+  std::unique_ptr<Promotion> read;
   {
     absl::MutexLock lock(&op->mu);
     if (extent.park >= op->promotions.size() || op->promotions[extent.park] == nullptr) return;
     Promotion& promotion = *op->promotions[extent.park];
     promotion.payload[extent.ordinal] = bytes;
     if (--promotion.missing > 0) return;
-    whole = std::move(op->promotions[extent.park]);
+    read = std::move(op->promotions[extent.park]);
   }
   ParkKey key;
+  std::size_t tier = 0;
   {
     absl::MutexLock lock(&mu_);
     if (extent.park >= op->plan.parks.size()) return;
     key = op->plan.parks[extent.park].key;
+    tier = static_cast<std::size_t>(op->plan.parks[extent.park].tier);
   }
-  absl::StatusOr<ParkRecord> record = RecordOf(key, std::move(whole->extents));
-  if (!record.ok()) return;  // swallow: forgotten or cut meanwhile; nothing to promote
-  StoreCopy(static_cast<std::size_t>(ram_tier_), *record, whole->payload);
+  const bool whole =
+      std::find(read->payload.begin(), read->payload.end(), nullptr) == read->payload.end();
+  if (!whole) return SubmitPromotion(tier, key, std::move(read));
+  StorePromotion(key, *std::move(read));
 }
 
 // A park's record as a tier stores it, made from the catalogue, the tokens and `extents`.

@@ -17,11 +17,12 @@ class RecentUses {
   static constexpr std::size_t kMost = 1024;
   static constexpr absl::Duration kShortWhile = absl::Minutes(10);
 
-  // Notes a use. True: the one before was at most kShortWhile ago.
-  bool UsedAgain(const ParkKey& park, absl::Time now);
+  void Note(const ParkKey& park, absl::Time now);
+  // Noted at most kShortWhile ago.
+  bool UsedLately(const ParkKey& park, absl::Time now) const;
 
  private:
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::map<ParkKey, absl::Time> last_ ABSL_GUARDED_BY(mu_);
 };
 

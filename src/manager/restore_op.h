@@ -23,11 +23,11 @@ namespace parkade {
 // Index of a tier in the cache's list; kFromQueue: bytes that wait for their tier.
 inline constexpr int kFromQueue = -1;
 
-// A park whose extents are all read, on its way up to the RAM tier.
+// A park on its way up to the RAM tier.
 struct Promotion {
   std::vector<ExtentInfo> extents;
-  std::vector<ExtentBytes> payload;
-  std::uint32_t missing = 0;
+  std::vector<ExtentBytes> payload;  // null: not read yet, or not by the restore
+  std::uint32_t missing = 0;         // of those that the restore reads
 };
 
 struct PlannedPark {

@@ -15,25 +15,28 @@ constexpr std::uint64_t kRamBytes = 256ull << 20;
 
 ParkKey Key(std::uint32_t number) { return ParkKey{ConversationId{1, 2}, number}; }
 
-TEST(RecentUses, ASecondUseCountsForAShortWhile) {
+TEST(RecentUses, AUseCountsForAShortWhile) {
   RecentUses uses;
   const absl::Time start = absl::FromUnixSeconds(1000000);
-  EXPECT_FALSE(uses.UsedAgain(Key(0), start));
-  EXPECT_FALSE(uses.UsedAgain(Key(1), start));
-  EXPECT_TRUE(uses.UsedAgain(Key(0), start + RecentUses::kShortWhile));
-  const absl::Time late = start + 2 * RecentUses::kShortWhile + absl::Seconds(1);
-  EXPECT_FALSE(uses.UsedAgain(Key(0), late));
-  EXPECT_TRUE(uses.UsedAgain(Key(0), late + absl::Seconds(1)));
+  EXPECT_FALSE(uses.UsedLately(Key(0), start));
+  uses.Note(Key(0), start);
+  EXPECT_FALSE(uses.UsedLately(Key(1), start));
+  EXPECT_TRUE(uses.UsedLately(Key(0), start + RecentUses::kShortWhile));
+  const absl::Time late = start + RecentUses::kShortWhile + absl::Seconds(1);
+  EXPECT_FALSE(uses.UsedLately(Key(0), late));
+  uses.Note(Key(0), late);
+  EXPECT_TRUE(uses.UsedLately(Key(0), late));
 }
 
 TEST(RecentUses, OldOnesMakeRoom) {
   RecentUses uses;
   const absl::Time start = absl::FromUnixSeconds(1000000);
-  for (std::uint32_t i = 0; i < RecentUses::kMost; ++i) uses.UsedAgain(Key(i), start);
-  const absl::Time later = start + RecentUses::kShortWhile + absl::Seconds(1);
-  EXPECT_TRUE(uses.UsedAgain(Key(0), start + RecentUses::kShortWhile));
-  EXPECT_FALSE(uses.UsedAgain(Key(RecentUses::kMost), later));
-  EXPECT_TRUE(uses.UsedAgain(Key(0), later));
+  const absl::Time later = start + RecentUses::kShortWhile;
+  for (std::uint32_t i = 0; i < RecentUses::kMost; ++i) uses.Note(Key(i), i == 0 ? later : start);
+  EXPECT_TRUE(uses.UsedLately(Key(1), later));
+  uses.Note(Key(RecentUses::kMost), later + absl::Seconds(1));
+  EXPECT_TRUE(uses.UsedLately(Key(0), later));
+  EXPECT_FALSE(uses.UsedLately(Key(1), later));
 }
 
 RigOptions Both(RigModel model = FullModel()) {
@@ -85,6 +88,8 @@ TEST(ManagerPromotion, TheSecondPartialUseBringsTheWholeParkUp) {
   WaitPromoted(rig, 1);
   EXPECT_EQ(rig.sink().events().spills[0].tier, TierKind::kRam);
   EXPECT_EQ(rig.sink().events().spills[0].bytes, 900u * 8 * 64);
+  // Two extents by each restore, and the two others once.
+  EXPECT_EQ(rig.durable().calls(TierCall::kReadExtent), 6u);
   const std::uint64_t read = rig.durable().payload_bytes_read();
   EXPECT_EQ(Hit(Branch(rig, text, 320, 4), Source::kRam), 320u);
   EXPECT_EQ(Hit(Branch(rig, text, 899, 5), Source::kRam), 899u);
