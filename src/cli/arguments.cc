@@ -1,130 +1,172 @@
 #include "src/cli/arguments.h"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "parkade/identity.h"
+#include "absl/strings/str_join.h"
 
 namespace parkade {
 namespace {
 
-enum class Disk { kNever, kMay, kMust };
+constexpr std::size_t kIdDigits = 32;
 
-struct CommandSpec {
-  CliCommand command = CliCommand::kHelp;
-  Disk disk = Disk::kNever;
-  std::size_t least = 0;  // operands
-  std::size_t most = 0;
-  absl::string_view operands = "";  // for the message when there are fewer
-};
-
-const std::map<std::string_view, CommandSpec>& Commands() {
-  constexpr std::size_t kMany = 1u << 20;
-  static const auto& commands = *new std::map<std::string_view, CommandSpec>{
-      {"help", {CliCommand::kHelp, Disk::kMay, 0, kMany, ""}},
-      {"ls", {CliCommand::kList, Disk::kMay, 0, 0, ""}},
-      {"show", {CliCommand::kShow, Disk::kMay, 1, 1, "one conversation id"}},
-      {"lookups", {CliCommand::kLookups, Disk::kNever, 0, 0, ""}},
-      {"stats", {CliCommand::kStats, Disk::kMay, 0, 0, ""}},
-      {"rm", {CliCommand::kForget, Disk::kMay, 1, kMany, "at least one conversation id"}},
-      {"pin", {CliCommand::kPin, Disk::kMay, 1, 1, "one conversation id"}},
-      {"unpin", {CliCommand::kUnpin, Disk::kMay, 1, 1, "one conversation id"}},
-      {"verify", {CliCommand::kVerify, Disk::kMust, 0, 0, ""}},
-      {"export", {CliCommand::kExport, Disk::kMust, 2, 2, "an id or name, and a file"}},
-      {"import", {CliCommand::kImport, Disk::kMust, 1, 1, "a file"}}};
-  return commands;
-}
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Usage(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(what, "; see parkade --help"));
 }
 
-// Values as they were given, with the option's name for each number.
-struct Numbers {
-  std::string disk_gib;
-  std::string disk_min_free_mib;
+// What stood on the command line, as it was given.
+struct Words {
+  const CliCommandSpec* command = nullptr;
+  std::map<std::string, std::string> options;  // switches have no value
+  std::vector<std::string> operands;
+  bool help = false;
 };
 
-// Where the value of an option goes; nullptr: not an option with a value.
-std::string* ValueOf(std::string_view option, CliArguments* arguments, Numbers* numbers) {
-  if (option == "--url") return &arguments->url;
-  if (option == "--api-key") return &arguments->api_key;
-  if (option == "--disk") return &arguments->disk;
-  if (option == "--disk-gib") return &numbers->disk_gib;
-  if (option == "--disk-min-free-mib") return &numbers->disk_min_free_mib;
+// An option of any command; null: nobody takes it.
+const CliOption* FindOption(std::string_view name) {
+  for (const CliOption& option : CliSharedOptions()) {
+    if (option.name == name) return &option;
+  }
+  for (const CliCommandSpec& command : CliCommands()) {
+    for (const CliOption& option : command.options) {
+      if (option.name == name) return &option;
+    }
+  }
   return nullptr;
 }
 
-absl::Status TakeNumbers(const Numbers& numbers, CliArguments* arguments) {
-  constexpr double kLeastGib = 0.1;
-  constexpr double kMostGib = 1u << 20;
-  constexpr std::uint64_t kMostMib = 1u << 30;
-  if (!numbers.disk_gib.empty()) {
-    double gib = 0;
-    if (!absl::SimpleAtod(numbers.disk_gib, &gib) || !(gib >= kLeastGib && gib <= kMostGib)) {
-      return Usage("--disk-gib is a number from 0.1 to 1048576");
+bool Takes(const CliCommandSpec& command, std::string_view name) {
+  const std::vector<CliOption> options = CliOptionsOf(command);
+  return std::any_of(options.begin(), options.end(),
+                     [name](const CliOption& option) { return option.name == name; });
+}
+
+absl::StatusOr<Words> Split(int argc, const char* const* argv) {
+  Words words;
+  bool options = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (options && word == "--") {
+      options = false;
+      continue;
     }
-    arguments->disk_gib = gib;
-  }
-  if (!numbers.disk_min_free_mib.empty()) {
-    std::uint64_t mib = 0;
-    if (!absl::SimpleAtoi(numbers.disk_min_free_mib, &mib) || mib > kMostMib) {
-      return Usage("--disk-min-free-mib is a whole number up to 1073741824");
+    if (options && (word == "-h" || word == "--help")) {
+      words.help = true;
+      return words;
     }
-    arguments->disk_min_free_mib = mib;
+    if (options && word.substr(0, 1) == "-") {
+      const std::size_t equals = word.find('=');
+      const std::string name(word.substr(0, equals));
+      const CliOption* option = FindOption(name);
+      if (option == nullptr) return Usage(absl::StrCat("unknown option '", name, "'"));
+      std::string& value = words.options[name];
+      if (option->argument.empty()) {
+        if (equals != std::string_view::npos) return Usage(absl::StrCat(name, " takes no value"));
+        continue;
+      }
+      if (equals == std::string_view::npos && i + 1 >= argc) {
+        return Usage(absl::StrCat(name, " needs a value"));
+      }
+      value = equals == std::string_view::npos ? argv[++i] : std::string(word.substr(equals + 1));
+      if (value.empty() && !option->may_be_empty) {
+        return Usage(absl::StrCat(name, " needs a value"));
+      }
+    } else if (words.command == nullptr) {
+      words.command = FindCliCommand(word);
+      if (words.command == nullptr) {
+        return Usage(absl::StrCat("unknown command '", View(word), "'"));
+      }
+    } else {
+      words.operands.emplace_back(word);
+    }
   }
+  return words;
+}
+
+// The message for an option that the command does not take.
+std::string WrongPlace(std::string_view option, const CliCommandSpec& command) {
+  const std::string begin = absl::StrCat(View(option), " does not go with ", View(command.name));
+  if (option == "--disk" && command.place == CliPlace::kServer) {
+    return begin + ": only a server knows";
+  }
+  if (command.place == CliPlace::kDisk && (option == "--url" || option == "--api-key")) {
+    return begin + ": it works on a directory";
+  }
+  std::vector<std::string> takers;
+  for (const CliCommandSpec& other : CliCommands()) {
+    if (Takes(other, option)) takers.emplace_back(other.name);
+  }
+  if (takers.size() > 3) return begin;
+  return absl::StrCat(View(option), " goes with ", absl::StrJoin(takers, " and "), " only");
+}
+
+absl::Status NumberIn(const Words& words, const char* option, double least, double most, bool whole,
+                      absl::string_view wanted, std::optional<double>* value) {
+  const auto given = words.options.find(option);
+  if (given == words.options.end()) return absl::OkStatus();
+  double number = 0;
+  std::uint64_t integer = 0;
+  const bool read =
+      whole ? absl::SimpleAtoi(given->second, &integer) : absl::SimpleAtod(given->second, &number);
+  if (whole) number = static_cast<double>(integer);
+  if (!read || !(number >= least && number <= most)) {
+    return Usage(absl::StrCat(option, " is ", wanted));
+  }
+  *value = number;
   return absl::OkStatus();
 }
 
-absl::Status TakeOperands(absl::string_view word, const CommandSpec& spec,
-                          const std::vector<std::string>& operands, CliArguments* arguments) {
-  if (operands.size() < spec.least) return Usage(absl::StrCat(word, " needs ", spec.operands));
-  if (operands.size() > spec.most) {
-    return Usage(absl::StrCat("'", operands[spec.most], "' is one argument too many"));
+absl::Status TakeNumbers(const Words& words, CliArguments* arguments) {
+  constexpr double kMostMib = 1u << 30;
+  std::optional<double> min_free_mib;
+  std::optional<double> limit;
+  absl::Status status = NumberIn(words, "--disk-gib", 0.1, 1u << 20, false,
+                                 "a number from 0.1 to 1048576", &arguments->disk_gib);
+  status.Update(NumberIn(words, "--ram-mib", 0, kMostMib, false, "a number from 0 to 1073741824",
+                         &arguments->ram_mib));
+  status.Update(NumberIn(words, "--disk-min-free-mib", 0, kMostMib, true,
+                         "a whole number up to 1073741824", &min_free_mib));
+  const bool of_lookups = words.command->command == CliCommand::kLookups;
+  status.Update(NumberIn(words, "--limit", 1, of_lookups ? 1000 : 1e9, true,
+                         of_lookups ? "a whole number from 1 to 1000"
+                                    : "a whole number from 1 to 1000000000",
+                         &limit));
+  if (min_free_mib.has_value()) {
+    arguments->disk_min_free_mib = static_cast<std::uint64_t>(*min_free_mib);
   }
-  if (spec.command == CliCommand::kExport) arguments->id_or_name = operands[0];
-  if (spec.command == CliCommand::kExport || spec.command == CliCommand::kImport) {
-    arguments->file = operands.back();
-    return arguments->file.empty() || operands[0].empty() ? Usage("an argument is empty")
-                                                          : absl::OkStatus();
-  }
-  for (const std::string& id : operands) {
-    if (!DigestFromHex(id).has_value()) {
-      return Usage(absl::StrCat("'", id, "' is not an id of 32 hexadecimal digits"));
-    }
-  }
-  arguments->ids = operands;
-  return absl::OkStatus();
+  if (limit.has_value()) arguments->limit = static_cast<std::uint32_t>(*limit);
+  return status;
 }
 
-absl::Status Check(absl::string_view word, const Numbers& numbers,
-                   const std::vector<std::string>& operands, CliArguments* arguments) {
-  if (word.empty()) return Usage("name a command");
-  const auto found = Commands().find(std::string_view(word.data(), word.size()));
-  if (found == Commands().end()) return Usage(absl::StrCat("unknown command '", word, "'"));
-  const CommandSpec& spec = found->second;
-  arguments->command = spec.command;
-  if (spec.command == CliCommand::kHelp) return absl::OkStatus();
-  if (absl::Status s = TakeOperands(word, spec, operands, arguments); !s.ok()) return s;
-  if (spec.disk == Disk::kMust && arguments->disk.empty()) {
-    return Usage(absl::StrCat(word, " needs --disk PATH"));
+absl::Status TakeTexts(const Words& words, CliArguments* arguments) {
+  const auto text = [&words](const char* option, std::string* to) {
+    const auto given = words.options.find(option);
+    if (given != words.options.end()) *to = given->second;
+  };
+  text("--url", &arguments->url);
+  text("--api-key", &arguments->api_key);
+  text("--disk", &arguments->disk);
+  text("--by", &arguments->by);
+  if (words.options.contains("--name")) arguments->name = words.options.at("--name");
+  arguments->json = words.options.contains("--json");
+  arguments->why = words.options.contains("--why");
+  arguments->repair = words.options.contains("--repair");
+  arguments->force = words.options.contains("--force");
+  for (const CliOption& option : words.command->options) {
+    const auto given = words.options.find(std::string(option.name));
+    if (option.value != CliValue::kChoice || given == words.options.end()) continue;
+    if (std::find(option.choices.begin(), option.choices.end(), given->second) ==
+        option.choices.end()) {
+      const std::vector<std::string> choices(option.choices.begin(), option.choices.end());
+      return Usage(absl::StrCat(given->first, " is one of ", absl::StrJoin(choices, ", ")));
+    }
   }
-  if (spec.disk == Disk::kNever && !arguments->disk.empty()) {
-    return Usage(absl::StrCat("--disk does not go with ", word, ": only a server knows"));
-  }
-  if (arguments->repair && spec.command != CliCommand::kVerify) {
-    return Usage("--repair goes with verify only");
-  }
-  if (arguments->force && spec.command != CliCommand::kExport) {
-    return Usage("--force goes with export only");
-  }
-  const bool numbered = !numbers.disk_gib.empty() || !numbers.disk_min_free_mib.empty();
-  if (numbered && spec.command != CliCommand::kImport) {
-    return Usage("--disk-gib and --disk-min-free-mib go with import only");
-  }
-  if (absl::Status s = TakeNumbers(numbers, arguments); !s.ok()) return s;
   if (arguments->url.rfind("http://", 0) != 0 && arguments->url.rfind("https://", 0) != 0) {
     return Usage("--url begins with http:// or https://");
   }
@@ -132,79 +174,81 @@ absl::Status Check(absl::string_view word, const Numbers& numbers,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> Ids(const std::vector<std::string>& operands) {
+  std::vector<std::string> ids;
+  for (const std::string& operand : operands) {
+    const bool hexadecimal = std::all_of(operand.begin(), operand.end(), [](char c) {
+      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+    });
+    if (!hexadecimal || operand.size() < kLeastIdDigits || operand.size() > kIdDigits) {
+      return Usage(absl::StrCat("'", operand, "' is no id: ", kLeastIdDigits, " to ", kIdDigits,
+                                " hexadecimal digits"));
+    }
+    ids.push_back(absl::AsciiStrToLower(operand));
+  }
+  return ids;
+}
+
+absl::Status TakeOperands(const Words& words, CliArguments* arguments) {
+  const CliCommandSpec& command = *words.command;
+  const std::vector<std::string>& operands = words.operands;
+  if (operands.size() < command.least) {
+    return Usage(absl::StrCat(View(command.name), " needs ", View(command.needs)));
+  }
+  if (operands.size() > command.most) {
+    return Usage(absl::StrCat("'", operands[command.most], "' is one argument too many"));
+  }
+  if (std::any_of(operands.begin(), operands.end(), [](const auto& o) { return o.empty(); })) {
+    return Usage("an argument is empty");
+  }
+  if (command.command == CliCommand::kHelp) {
+    if (operands.empty()) return absl::OkStatus();
+    arguments->topic = operands[0];
+    if (FindCliCommand(operands[0]) != nullptr) return absl::OkStatus();
+    return Usage(absl::StrCat("unknown command '", operands[0], "'"));
+  }
+  if (command.command == CliCommand::kCompletion) {
+    const std::vector<std::string_view>& shells = command.operands[0].choices;
+    arguments->shell = operands[0];
+    if (std::find(shells.begin(), shells.end(), operands[0]) != shells.end()) {
+      return absl::OkStatus();
+    }
+    return Usage(absl::StrCat("'", operands[0], "' is not ", View(command.needs)));
+  }
+  if (command.command == CliCommand::kExport) arguments->id_or_name = operands[0];
+  if (command.command == CliCommand::kExport || command.command == CliCommand::kImport) {
+    arguments->file = operands.back();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> ids = Ids(operands);
+  if (!ids.ok()) return ids.status();
+  arguments->ids = *std::move(ids);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<CliArguments> ParseCliArguments(int argc, const char* const* argv) {
+  const absl::StatusOr<Words> words = Split(argc, argv);
+  if (!words.ok()) return words.status();
   CliArguments arguments;
-  Numbers numbers;
-  std::string command;
-  std::vector<std::string> operands;
-  bool options = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const std::size_t equals = argument.find('=');
-    const std::string option(argument.substr(0, equals));
-    if (options && (argument == "-h" || argument == "--help")) {
-      command = "help";
-      break;
-    }
-    if (options && argument == "--") {
-      options = false;
-    } else if (std::string* value = ValueOf(option, &arguments, &numbers);
-               options && value != nullptr) {
-      if (equals == std::string_view::npos && i + 1 >= argc) {
-        return Usage(absl::StrCat(option, " needs a value"));
-      }
-      *value = equals == std::string_view::npos ? argv[++i] : argument.substr(equals + 1);
-      if (value->empty()) return Usage(absl::StrCat(option, " needs a value"));
-    } else if (options && argument == "--json") {
-      arguments.json = true;
-    } else if (options && argument == "--repair") {
-      arguments.repair = true;
-    } else if (options && argument == "--force") {
-      arguments.force = true;
-    } else if (options && argument.substr(0, 1) == "-") {
-      return Usage(absl::StrCat("unknown option '", option, "'"));
-    } else if (command.empty()) {
-      command = argument;
-      if (!Commands().contains(argument)) {
-        return Usage(absl::StrCat("unknown command '", option, "'"));
-      }
-    } else {
-      operands.emplace_back(argument);
-    }
+  if (words->help) {
+    if (words->command != nullptr) arguments.topic = std::string(words->command->name);
+    return arguments;
   }
-  if (absl::Status s = Check(command, numbers, operands, &arguments); !s.ok()) return s;
+  if (words->command == nullptr) return Usage("name a command");
+  const CliCommandSpec& command = *words->command;
+  arguments.command = command.command;
+  if (absl::Status s = TakeOperands(*words, &arguments); !s.ok()) return s;
+  if (command.place == CliPlace::kDisk && !words->options.contains("--disk")) {
+    return Usage(absl::StrCat(View(command.name), " needs --disk PATH"));
+  }
+  for (const auto& [option, value] : words->options) {
+    if (!Takes(command, option)) return Usage(WrongPlace(option, command));
+  }
+  if (absl::Status s = TakeNumbers(*words, &arguments); !s.ok()) return s;
+  if (absl::Status s = TakeTexts(*words, &arguments); !s.ok()) return s;
   return arguments;
-}
-
-std::string CliHelp() {
-  return R"(parkade looks into the conversation cache of a parkade-server.
-
-  parkade ls                      the conversations
-  parkade show ID                 one conversation: stages, checkpoints, parks
-  parkade stats                   tiers against their budgets, tokens reused and computed
-  parkade rm ID...                forgets conversations
-  parkade pin ID | unpin ID       keeps a conversation whatever the budgets, or not any more
-  parkade lookups                 the last lookups, newest first
-  parkade verify --disk PATH      reads and checks every byte of a disk tier
-        --repair                  and removes what is damaged, rebuilds a lost catalogue
-  parkade export ID|NAME FILE --disk PATH
-                                  writes one conversation, all its stages, into a file
-        --force                   also over a file of that name
-  parkade import FILE --disk PATH
-                                  checks such a file and stores its conversation
-        --disk-gib N              the tier's budget, as given to the server (default: no limit)
-        --disk-min-free-mib N     free space to leave (default: 4096)
-
-  --url URL      the server (default: http://127.0.0.1:8080); no proxy is used
-  --api-key KEY  as given to the server
-  --disk PATH    the directory of a disk tier in place of a server; no server may hold it
-  --json         one JSON value in place of tables
-  -h, --help     this text
-
-Exit status: 0 done, 1 something was found or failed, 2 usage.
-)";
 }
 
 }  // namespace parkade

@@ -2,38 +2,38 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "src/cli/command_table.h"
 
 namespace parkade {
 
-enum class CliCommand {
-  kHelp,
-  kList,
-  kShow,
-  kLookups,
-  kStats,
-  kForget,
-  kPin,
-  kUnpin,
-  kVerify,
-  kExport,
-  kImport,
-};
+// Of an id that people shorten: fewer digits would name another one by a slip of a finger.
+inline constexpr std::size_t kLeastIdDigits = 4;
 
 struct CliArguments {
   CliCommand command = CliCommand::kHelp;
-  std::vector<std::string> ids;  // show, pin, unpin: one; rm: some. 32 hexadecimal digits each
-  std::string id_or_name;        // export
-  std::string file;              // export, import
+  std::string topic;  // help: a command's name, or empty
+  // show, pin, unpin: one; rm: some. kLeastIdDigits to 32 hexadecimal digits each, small letters.
+  std::vector<std::string> ids;
+  std::string id_or_name;  // export
+  std::string file;        // export, import
+  std::string shell;       // completion
   std::string url = "http://127.0.0.1:8080";
   std::string api_key;
   std::string disk;  // the directory; empty: a server is asked
-  // import: what the tier may take and must leave, as the server is told; 0 GiB: all that is free.
-  double disk_gib = 0;
+  // import: what the tier may take and must leave, as the server is told; none: all that is free.
+  // budgets: new ones; none: as it is.
+  std::optional<double> disk_gib;
   std::uint64_t disk_min_free_mib = 4096;
+  std::optional<double> ram_mib;
+  std::optional<std::uint32_t> limit;  // ls, lookups
+  std::string by = "used";             // ls
+  std::optional<std::string> name;     // pin
+  bool why = false;
   bool repair = false;
   bool force = false;
   bool json = false;
@@ -41,7 +41,5 @@ struct CliArguments {
 
 // Checks everything that can be checked without a server. InvalidArgument with one line otherwise.
 absl::StatusOr<CliArguments> ParseCliArguments(int argc, const char* const* argv);
-
-std::string CliHelp();
 
 }  // namespace parkade

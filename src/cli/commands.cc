@@ -1,22 +1,29 @@
 #include "src/cli/commands.h"
 
+#include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
+#include "parkade/identity.h"
+#include "src/cli/lookup_why.h"
 #include "src/cli/metrics_text.h"
 #include "src/cli/tables.h"
 
 namespace parkade {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = CliJson;
 
 constexpr int kPage = 1000;
-constexpr int kShownLookups = 50;
+constexpr std::uint32_t kShownLookups = 50;
+constexpr std::uint32_t kExplainedLookups = 5;
+constexpr std::size_t kIdDigits = 32;
 
 absl::StatusOr<std::string> AskText(const HttpCall& call, const HttpRequest& request) {
   absl::StatusOr<HttpReply> reply = call(request);
@@ -64,184 +71,170 @@ absl::StatusOr<Json> GetConversations(const HttpCall& call) {
   }
 }
 
+// The whole id of one that was shortened. A page that begins right before it shows at once whether
+// another one begins alike.
+absl::StatusOr<std::string> FullId(const HttpCall& call, const std::string& id) {
+  if (id.size() >= kIdDigits) return id;
+  std::optional<ConversationId> before = DigestFromHex(id + std::string(kIdDigits - id.size(), '0'));
+  if (!before.has_value()) return absl::InvalidArgumentError(absl::StrCat(id, " is no id"));
+  std::string path = "/conversations?limit=2";
+  if (!before->IsZero()) {
+    if (before->low-- == 0) --before->high;
+    absl::StrAppend(&path, "&after=", ToHex(*before));
+  }
+  const absl::StatusOr<Json> page = AskJson(call, {path});
+  if (!page.ok()) return page.status();
+  std::vector<std::string> found;
+  for (const Json& each : page->at("conversations")) {
+    const std::string other = TextField(each, "id");
+    if (absl::StartsWith(other, id)) found.push_back(other);
+  }
+  if (found.size() == 1) return found[0];
+  return absl::NotFoundError(
+      found.empty() ? absl::StrCat("no conversation's id begins with ", id)
+                    : absl::StrCat("more than one conversation's id begins with ", id, " (",
+                                   found[0], ", ", found[1], "); give more digits"));
+}
+
 std::string Dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string Text(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  return value.is_null() ? "-" : value.get<std::string>();
+// Puts the conversations into the order that was asked for and leaves out what is beyond the limit.
+void Arrange(const CliArguments& arguments, Json* json) {
+  static const auto& fields = *new std::map<std::string, const char*>{{"used", "last_used"},
+                                                                      {"rank", "evict_rank"},
+                                                                      {"size", "bytes"},
+                                                                      {"tokens", "tokens"},
+                                                                      {"hits", "hits"}};
+  Json& listed = json->at("conversations");
+  const auto field = fields.find(arguments.by);
+  // They come in the order of their ids.
+  if (field != fields.end()) {
+    const bool ascending = arguments.by == "rank";
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      const double value = NumberField(listed[i], field->second);
+      order.emplace_back(ascending ? value : -value, i);
+    }
+    std::sort(order.begin(), order.end());
+    Json sorted = Json::array();
+    for (const auto& [value, i] : order) sorted.push_back(std::move(listed[i]));
+    listed = std::move(sorted);
+  }
+  while (arguments.limit.has_value() && listed.size() > *arguments.limit) {
+    listed.erase(listed.size() - 1);
+  }
 }
 
-double Number(const Json& json, const char* key) { return json.at(key).get<double>(); }
+absl::StatusOr<std::string> List(const CliArguments& arguments, const HttpCall& call,
+                                 const CliView& view) {
+  absl::StatusOr<Json> json = GetConversations(call);
+  if (!json.ok()) return json.status();
+  Arrange(arguments, &*json);
+  return arguments.json ? Dump(*json) : ConversationsTable(*json, view);
+}
 
-std::string Joined(const Json& words) {
+absl::StatusOr<std::string> Show(const CliArguments& arguments, const HttpCall& call,
+                                 const CliView& view) {
+  const absl::StatusOr<std::string> id = FullId(call, arguments.ids[0]);
+  if (!id.ok()) return id.status();
+  const absl::StatusOr<Json> json = AskJson(call, {"/conversations/" + *id});
+  if (!json.ok()) return json.status();
+  return arguments.json ? Dump(*json) : ConversationText(*json, view);
+}
+
+absl::StatusOr<std::string> Lookups(const CliArguments& arguments, const HttpCall& call,
+                                    const CliView& view) {
+  const std::uint32_t limit =
+      arguments.limit.value_or(arguments.why ? kExplainedLookups : kShownLookups);
+  const absl::StatusOr<Json> json =
+      AskJson(call, {absl::StrCat("/conversations/lookups?limit=", limit)});
+  if (!json.ok()) return json.status();
+  if (arguments.json) return Dump(*json);
+  if (!arguments.why) return LookupsTable(*json, view);
   std::string out;
-  for (const Json& word : words) {
-    absl::StrAppend(&out, out.empty() ? "" : ",", word.get<std::string>());
+  for (const Json& lookup : json->at("lookups")) {
+    absl::StrAppend(&out, out.empty() ? "" : "\n", LookupText(lookup, view));
   }
-  return out.empty() ? "-" : out;
+  return out.empty() ? "No lookup yet.\n" : out;
 }
 
-std::string Range(const Json& range) {
-  return absl::StrCat(FormatCount(range.at(0).get<double>()), "-",
-                      FormatCount(range.at(1).get<double>()));
-}
-
-std::string ConversationsTable(const Json& json, double now) {
-  Table table({"ID", "NAME", ">TOKENS", ">DURABLE", ">SIZE", "TIERS", ">STAGES", ">HITS",
-               ">LAST USED", ""});
-  for (const Json& each : json.at("conversations")) {
-    std::string marks = each.at("pinned").get<bool>() ? "pinned" : "";
-    if (!each.at("forked_from").is_null()) marks.append(marks.empty() ? "fork" : ", fork");
-    table.AddRow({Text(each, "id"), Text(each, "name"), FormatCount(Number(each, "tokens")),
-                  FormatCount(Number(each, "durable_tokens")), FormatBytes(Number(each, "bytes")),
-                  Joined(each.at("tiers")), FormatCount(Number(each, "stages")),
-                  FormatCount(Number(each, "hits")), FormatAge(now - Number(each, "last_used")),
-                  marks});
-  }
-  return table.Text();
-}
-
-std::string TiersTable(const Json& json) {
-  Table table({"TIER", ">USED", ">BUDGET", ">PHYSICAL", ">FREE", ">CONVERSATIONS", "STATE"});
-  for (const Json& tier : json.at("tiers")) {
-    table.AddRow(
-        {Text(tier, "tier"), FormatBytes(Number(tier, "used_bytes")),
-         tier.at("budget_bytes").is_null() ? "-" : FormatBytes(Number(tier, "budget_bytes")),
-         FormatBytes(Number(tier, "physical_bytes")), FormatBytes(Number(tier, "free_bytes")),
-         FormatCount(Number(tier, "conversations")), Text(tier, "state")});
-  }
-  return table.Text();
-}
-
-std::string ConversationText(const Json& json, double now) {
-  Table facts({"ID", Text(json, "id")});
-  facts.AddRow({"name", Text(json, "name")});
-  facts.AddRow({"pinned", json.at("pinned").get<bool>() ? "yes" : "no"});
-  facts.AddRow({"tokens", absl::StrCat(FormatCount(Number(json, "tokens")), ", durable ",
-                                       FormatCount(Number(json, "durable_tokens")))});
-  facts.AddRow({"size", FormatBytes(Number(json, "bytes"))});
-  facts.AddRow({"tiers", Joined(json.at("tiers"))});
-  facts.AddRow({"created", FormatAge(now - Number(json, "created"))});
-  facts.AddRow({"last used", FormatAge(now - Number(json, "last_used"))});
-  facts.AddRow({"hits", FormatCount(Number(json, "hits"))});
-  facts.AddRow({"evict rank", FormatCount(Number(json, "evict_rank"))});
-  if (!json.at("forked_from").is_null()) {
-    facts.AddRow({"fork of", absl::StrCat(Text(json, "forked_from"), " at token ",
-                                          FormatCount(Number(json, "forked_at")))});
-  }
-  std::string checkpoints;
-  for (const Json& position : json.at("checkpoints")) {
-    absl::StrAppend(&checkpoints, checkpoints.empty() ? "" : ", ",
-                    FormatCount(position.get<double>()));
-  }
-  facts.AddRow({"checkpoints", checkpoints.empty() ? "-" : checkpoints});
-
-  Table stages({">STAGE", ">LAYERS", "DEVICE"});
-  int stage_number = 0;
-  for (const Json& stage : json.at("stage_map")) {
-    stages.AddRow({std::to_string(stage_number++), std::to_string(stage.at("layers").size()),
-                   Text(stage, "device")});
-  }
-  Table parks({">PARK", ">TOKENS", ">SIZE", ">STAGES", "TIERS"});
-  for (const Json& park : json.at("parks")) {
-    parks.AddRow({FormatCount(Number(park, "park")), Range(park.at("tokens")),
-                  FormatBytes(Number(park, "bytes")), FormatCount(Number(park, "stages")),
-                  Joined(park.at("tiers"))});
-  }
-  return absl::StrCat(facts.Text(), "\n", stages.Text(), "\n", parks.Text());
-}
-
-std::string LookupsTable(const Json& json, double now) {
-  Table table(
-      {">WHEN", "OUTCOME", ">PROMPT", ">REUSED", "FROM", "WHY NOT MORE", ">TIME", "CONVERSATION"});
-  for (const Json& each : json.at("lookups")) {
-    Json sources = Json::array();
-    for (const auto& [tier, tokens] : each.at("hit_tokens").items()) sources.push_back(tier);
-    std::string why = Text(each, "reason");
-    if (!each.at("identity_field").is_null()) {
-      absl::StrAppend(&why, " (", Text(each, "identity_field"), ")");
-    } else if (!each.at("first_difference").is_null()) {
-      absl::StrAppend(&why, " at ", FormatCount(Number(each, "first_difference")));
-    }
-    if (each.contains("changed") && !each.at("changed").is_null()) {
-      absl::StrAppend(&why, " (", Text(each, "changed"), ")");
-    }
-    table.AddRow({FormatAge(now - Number(each, "time")), Text(each, "outcome"),
-                  FormatCount(Number(each, "prompt_tokens")),
-                  FormatCount(Number(each, "reused_tokens")), Joined(sources), why,
-                  FormatSeconds(Number(each, "seconds")), Text(each, "conversation")});
-  }
-  return table.Text();
-}
-
-std::string CountersTable(const std::map<std::string, double>& samples) {
-  const auto total = [&](const char* name) {
-    const auto found = samples.find(name);
-    return found == samples.end() ? 0.0 : found->second;
-  };
-  const double looked_up = total("parkade_lookup_tokens_total");
-  Table table({"TOKENS", ">COUNT", ">SHARE"});
-  const auto add = [&](const std::string& what, double tokens) {
-    const double share = looked_up > 0 ? 100 * tokens / looked_up : 0;
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.1f %%", share);
-    table.AddRow({what, FormatCount(tokens), text});
-  };
-  add("looked up", looked_up);
-  for (const auto& [tier, tokens] : ByLabel(samples, "parkade_hit_tokens_total", "tier")) {
-    if (tokens > 0) add(absl::StrCat("reused from ", tier), tokens);
-  }
-  for (const auto& [reason, tokens] : ByLabel(samples, "parkade_miss_tokens_total", "reason")) {
-    if (tokens > 0) add(absl::StrCat("computed, ", reason), tokens);
-  }
-  return absl::StrCat(table.Text(),
-                      "\nsaved reading time: ", FormatSeconds(total("parkade_saved_seconds_total")),
-                      "\n");
-}
-
-absl::StatusOr<std::string> Stats(const CliArguments& arguments, const HttpCall& call) {
+absl::StatusOr<std::string> Stats(const CliArguments& arguments, const HttpCall& call,
+                                  const CliView& view) {
   absl::StatusOr<Json> listed = AskJson(call, {"/conversations?limit=1"});
   if (!listed.ok()) return listed.status();
   // Counters are a running server's.
   if (!arguments.disk.empty()) {
-    return arguments.json ? Dump({{"tiers", listed->at("tiers")}}) : TiersTable(*listed);
+    return arguments.json ? Dump({{"tiers", listed->at("tiers")}}) : TiersTable(*listed, view);
   }
   const absl::StatusOr<std::string> text = AskText(call, {"/metrics"});
   if (!text.ok()) return text.status();
   const std::map<std::string, double> samples = ParseMetrics(*text, "parkade_");
   if (!arguments.json) {
-    return absl::StrCat(TiersTable(*listed), "\n", CountersTable(samples));
+    return absl::StrCat(TiersTable(*listed, view), "\n", SavingsText(samples, view));
   }
   return Dump({{"tiers", listed->at("tiers")}, {"metrics", samples}});
 }
 
-absl::StatusOr<std::string> Pin(const CliArguments& arguments, const HttpCall& call) {
-  const bool pinned = arguments.command == CliCommand::kPin;
+absl::StatusOr<std::string> Budgets(const CliArguments& arguments, const HttpCall& call,
+                                    const CliView& view) {
+  Json body = Json::object();
+  if (arguments.ram_mib.has_value()) body["ram_mib"] = *arguments.ram_mib;
+  if (arguments.disk_gib.has_value()) body["disk_gib"] = *arguments.disk_gib;
   const absl::StatusOr<Json> json =
-      AskJson(call, {absl::StrCat("/conversations/", arguments.ids[0], "/pin"), "POST",
-                     Json{{"pinned", pinned}}.dump()});
+      AskJson(call, body.empty() ? HttpRequest{"/conversations?limit=1"}
+                                 : HttpRequest{"/conversations/budgets", "POST", body.dump()});
   if (!json.ok()) return json.status();
-  if (arguments.json) return Dump(*json);
-  return absl::StrCat(Text(*json, "id"), pinned ? " is pinned\n" : " is not pinned\n");
+  return arguments.json ? Dump({{"tiers", json->at("tiers")}}) : TiersTable(*json, view);
 }
 
-// Goes on after one that fails.
+absl::StatusOr<std::string> Pin(const CliArguments& arguments, const HttpCall& call) {
+  const absl::StatusOr<std::string> id = FullId(call, arguments.ids[0]);
+  if (!id.ok()) return id.status();
+  const bool pinned = arguments.command == CliCommand::kPin;
+  Json body = {{"pinned", pinned}};
+  if (arguments.name.has_value()) body["name"] = *arguments.name;
+  const absl::StatusOr<Json> json =
+      AskJson(call, {absl::StrCat("/conversations/", *id, "/pin"), "POST",
+                     body.dump(-1, ' ', false, Json::error_handler_t::replace)});
+  if (!json.ok()) return json.status();
+  if (arguments.json) return Dump(*json);
+  std::string out = absl::StrCat(TextField(*json, "id"), pinned ? " is pinned" : " is not pinned");
+  if (arguments.name.has_value()) {
+    const std::string name = PrintableText(TextField(*json, "name"));
+    absl::StrAppend(&out, arguments.name->empty() ? " and has no name"
+                                                  : absl::StrCat(" as '", name, "'"));
+  }
+  return out + "\n";
+}
+
+// Goes on after one that fails. Which conversations are meant is decided before any of them goes.
 CliOutcome Forget(const CliArguments& arguments, const HttpCall& call) {
   CliOutcome outcome;
+  const auto failed = [&outcome](const std::string& id, const absl::Status& status) {
+    outcome.exit_code = 1;
+    absl::StrAppend(&outcome.error, outcome.error.empty() ? "" : "\n", id, ": ", status.message());
+  };
+  std::vector<std::string> ids;
+  for (const std::string& given : arguments.ids) {
+    const absl::StatusOr<std::string> id = FullId(call, given);
+    if (id.ok()) {
+      ids.push_back(*id);
+    } else {
+      failed(given, id.status());
+    }
+  }
   Json deleted = Json::array();
-  for (const std::string& id : arguments.ids) {
+  for (const std::string& id : ids) {
     const absl::StatusOr<Json> json = AskJson(call, {"/conversations/" + id, "DELETE"});
     if (!json.ok()) {
-      outcome.exit_code = 1;
-      absl::StrAppend(&outcome.error, outcome.error.empty() ? "" : "\n", id, ": ",
-                      json.status().message());
+      failed(id, json.status());
       continue;
     }
     deleted.push_back(*json);
     if (arguments.json) continue;
-    const double fork_tokens = Number(*json, "fork_tokens");
+    const double fork_tokens = NumberField(*json, "fork_tokens");
     absl::StrAppend(&outcome.out, id, " is forgotten");
     if (fork_tokens > 0) {
       absl::StrAppend(&outcome.out, "; ", FormatCount(fork_tokens), " tokens stay for forks of it");
@@ -252,33 +245,34 @@ CliOutcome Forget(const CliArguments& arguments, const HttpCall& call) {
   return outcome;
 }
 
-absl::StatusOr<std::string> Run(const CliArguments& arguments, const HttpCall& call, double now) {
-  if (arguments.command == CliCommand::kStats) return Stats(arguments, call);
-  if (arguments.command == CliCommand::kPin || arguments.command == CliCommand::kUnpin) {
-    return Pin(arguments, call);
+absl::StatusOr<std::string> Run(const CliArguments& arguments, const HttpCall& call,
+                                const CliView& view) {
+  switch (arguments.command) {
+    case CliCommand::kList:
+      return List(arguments, call, view);
+    case CliCommand::kShow:
+      return Show(arguments, call, view);
+    case CliCommand::kLookups:
+      return Lookups(arguments, call, view);
+    case CliCommand::kStats:
+      return Stats(arguments, call, view);
+    case CliCommand::kBudgets:
+      return Budgets(arguments, call, view);
+    case CliCommand::kPin:
+    case CliCommand::kUnpin:
+      return Pin(arguments, call);
+    default:
+      return absl::InternalError("not a command for a cache");
   }
-  absl::StatusOr<Json> json = absl::InternalError("not a command for a cache");
-  if (arguments.command == CliCommand::kList) {
-    json = GetConversations(call);
-  } else if (arguments.command == CliCommand::kShow) {
-    json = AskJson(call, {"/conversations/" + arguments.ids[0]});
-  } else if (arguments.command == CliCommand::kLookups) {
-    json = AskJson(call, {absl::StrCat("/conversations/lookups?limit=", kShownLookups)});
-  }
-  if (!json.ok()) return json.status();
-  if (arguments.json) return Dump(*json);
-  if (arguments.command == CliCommand::kShow) return ConversationText(*json, now);
-  if (arguments.command == CliCommand::kLookups) return LookupsTable(*json, now);
-  return ConversationsTable(*json, now);
 }
 
 }  // namespace
 
 CliOutcome RunCacheCommand(const CliArguments& arguments, const HttpCall& call,
-                           double now_unix_seconds) {
+                           const CliView& view) {
   try {
     if (arguments.command == CliCommand::kForget) return Forget(arguments, call);
-    absl::StatusOr<std::string> text = Run(arguments, call, now_unix_seconds);
+    absl::StatusOr<std::string> text = Run(arguments, call, view);
     if (text.ok()) return {0, *std::move(text), ""};
     return {1, "", std::string(text.status().message())};
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/cli/arguments.h"
+#include "src/cli/cache_tables.h"
 #include "src/cli/http_client.h"
 
 namespace parkade {
@@ -14,9 +15,9 @@ struct CliOutcome {
   std::string error;  // for stderr, without a line end; empty: none
 };
 
-// Runs kList, kShow, kLookups, kStats, kForget, kPin or kUnpin. `now_unix_seconds` is what ages are
-// counted from. Throws nothing; an answer of another shape is an error.
+// Runs a command that works on a server, or on a server or a directory (see CliPlace). Throws
+// nothing; an answer of another shape is an error.
 CliOutcome RunCacheCommand(const CliArguments& arguments, const HttpCall& call,
-                           double now_unix_seconds);
+                           const CliView& view);
 
 }  // namespace parkade

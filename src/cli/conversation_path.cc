@@ -5,7 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "src/cli/arguments.h"
 
 namespace parkade {
 namespace {
@@ -72,6 +75,12 @@ class Ancestry {
   std::map<ConversationId, std::vector<ParkSummary>> parks_;
 };
 
+// Whether the text is a shortened form of the id.
+bool Begins(const ConversationId& id, const std::string& text) {
+  return text.size() >= kLeastIdDigits &&
+         absl::StartsWith(ToHex(id), absl::AsciiStrToLower(text));
+}
+
 ParkSummary Clip(const ParkSummary& stored, std::uint32_t reach) {
   ParkSummary kept = stored;
   kept.parent = ConversationId();
@@ -134,6 +143,7 @@ absl::StatusOr<ConversationId> FindConversation(Tier& tier, const std::string& i
   const std::optional<ConversationId> id = DigestFromHex(id_or_name);
   bool has_id = false;
   std::vector<ConversationId> found;
+  std::vector<ConversationId> alike;
   std::map<ConversationId, bool> seen;
   status = tier.Enumerate([&](const ParkSummary& summary) {
     if (!seen.try_emplace(summary.key.conversation, true).second) return;
@@ -143,6 +153,7 @@ absl::StatusOr<ConversationId> FindConversation(Tier& tier, const std::string& i
     if (known && name.empty() && attributes->second.name_tokens > 0) return;  // forgotten
     if (id.has_value() && summary.key.conversation == *id) has_id = true;
     if (!name.empty() && name == id_or_name) found.push_back(summary.key.conversation);
+    if (Begins(summary.key.conversation, id_or_name)) alike.push_back(summary.key.conversation);
   });
   if (!status.ok()) return status;
   if (has_id) return *id;
@@ -150,6 +161,11 @@ absl::StatusOr<ConversationId> FindConversation(Tier& tier, const std::string& i
   if (found.size() > 1) {
     return absl::NotFoundError(
         absl::StrCat(found.size(), " conversations have the name '", id_or_name, "'; give an id"));
+  }
+  if (alike.size() == 1) return alike[0];
+  if (alike.size() > 1) {
+    return absl::NotFoundError(absl::StrCat("the ids of ", alike.size(), " conversations begin with ",
+                                            id_or_name, "; give more digits"));
   }
   return absl::NotFoundError(absl::StrCat("no conversation has the id or name '", id_or_name, "'"));
 }

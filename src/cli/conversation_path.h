@@ -33,8 +33,9 @@ struct ConversationPath {
 // walks over the catalogue.
 absl::StatusOr<ConversationPath> FindPath(Tier& tier, const ConversationId& id);
 
-// The conversation that has this id, in 32 hexadecimal digits, or this name. NotFound when none or
-// more than one has it: the message is for the user. Forgotten ones are none.
+// The conversation that has this id, in 32 hexadecimal digits, or this name, or else the only one
+// whose id begins with these digits. NotFound when none or more than one has it: the message is for
+// the user. Forgotten ones are none.
 absl::StatusOr<ConversationId> FindConversation(Tier& tier, const std::string& id_or_name);
 
 // The tokens of a step that belong to the conversation.

@@ -6,8 +6,12 @@
 #include "absl/strings/string_view.h"
 #include "src/cli/arguments.h"
 #include "src/cli/commands.h"
+#include "src/cli/completion.h"
 #include "src/cli/disk_access.h"
+#include "src/cli/help_text.h"
 #include "src/cli/http_client.h"
+#include "src/cli/manual.h"
+#include "src/cli/terminal.h"
 #include "src/cli/transfer.h"
 #include "src/cli/verify.h"
 
@@ -15,20 +19,23 @@ namespace parkade {
 namespace {
 
 CliOutcome RunCacheCommand(const CliArguments& arguments) {
-  const double now_unix_seconds = static_cast<double>(std::time(nullptr));
+  const CliView view{static_cast<double>(std::time(nullptr)), TerminalColumns()};
   if (arguments.disk.empty()) {
-    return RunCacheCommand(arguments, MakeHttpCall(arguments.url, arguments.api_key),
-                           now_unix_seconds);
+    return RunCacheCommand(arguments, MakeHttpCall(arguments.url, arguments.api_key), view);
   }
   const absl::StatusOr<HttpCall> call = OpenDiskApi(arguments.disk);
   if (!call.ok()) return {1, "", std::string(call.status().message())};
-  return RunCacheCommand(arguments, *call, now_unix_seconds);
+  return RunCacheCommand(arguments, *call, view);
 }
 
 CliOutcome Run(const CliArguments& arguments) {
   switch (arguments.command) {
     case CliCommand::kHelp:
-      return {0, CliHelp(), ""};
+      return {0, CliHelp(arguments.topic), ""};
+    case CliCommand::kCompletion:
+      return {0, CliCompletion(arguments.shell), ""};
+    case CliCommand::kManual:
+      return {0, CliManual(), ""};
     case CliCommand::kVerify:
       return RunVerify(arguments);
     case CliCommand::kExport:

@@ -8,11 +8,28 @@
 namespace parkade {
 namespace {
 
-// Code points: close enough to columns for the names of people and models.
+// Columns of the character that begins with this byte; 0 within one. Most of what begins with E3 to
+// ED or F0 is two wide (CJK, Hangul, emoji); what is not gets a column too much.
+std::size_t ColumnsOf(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  if ((byte & 0xc0) == 0x80) return 0;
+  return (byte >= 0xe3 && byte <= 0xed) || byte == 0xf0 ? 2 : 1;
+}
+
 std::size_t Width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
+  std::size_t width = 0;
+  for (const char c : text) width += ColumnsOf(c);
+  return width;
+}
+
+// As much of the text as fits into so many columns.
+std::string Cut(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  for (std::size_t used = 0; end < text.size(); ++end) {
+    used += ColumnsOf(text[end]);
+    if (used > columns) break;
+  }
+  return std::string(text.substr(0, end));
 }
 
 // What a terminal would obey: control characters, also those of two bytes, and marks that change
@@ -30,17 +47,6 @@ bool IsControl(std::string_view text, std::size_t at, std::size_t* bytes) {
   const unsigned last = byte(2);
   return (byte(1) == 0x80 && (last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae))) ||
          (byte(1) == 0x81 && last >= 0xa6 && last <= 0xa9);
-}
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t bytes = 1;
-    const bool control = IsControl(text, at, &bytes);
-    out += control ? '?' : text[at];
-    at += control ? bytes : 1;
-  }
-  return out;
 }
 
 std::string Printf(const char* format, double value) {
@@ -61,15 +67,54 @@ Table::Table(std::vector<std::string> headings) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   cells.resize(right_aligned_.size());
-  for (std::string& cell : cells) cell = Printable(cell);
+  for (std::string& cell : cells) cell = PrintableText(cell);
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Text() const {
+std::vector<std::size_t> Table::Widths() const {
   std::vector<std::size_t> widths(right_aligned_.size());
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
   }
+  return widths;
+}
+
+std::string Table::Text(std::size_t columns, const std::vector<Squeeze>& order) const {
+  Table table = *this;
+  const auto fits = [&table, columns] {
+    std::size_t width = 0;
+    for (const std::size_t each : table.Widths()) width += each + (width > 0 ? 2 : 0);
+    return width <= columns;
+  };
+  for (const Squeeze& squeeze : order) {
+    if (columns == 0 || fits()) break;
+    const auto& headings = table.rows_.front();
+    const auto found = std::find(headings.begin(), headings.end(), squeeze.heading);
+    if (found == headings.end()) continue;
+    const auto at = found - headings.begin();
+    if (squeeze.columns == 0) table.right_aligned_.erase(table.right_aligned_.begin() + at);
+    for (auto& row : table.rows_) {
+      if (squeeze.columns == 0) {
+        row.erase(row.begin() + at);
+      } else {
+        row[static_cast<std::size_t>(at)] =
+            Cut(row[static_cast<std::size_t>(at)], squeeze.columns);
+      }
+    }
+  }
+  std::string out;
+  std::string text = table.Text();
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end + 1);
+    out.append(columns == 0 ? std::string(line) : Cut(line, columns)).push_back('\n');
+  }
+  return out;
+}
+
+std::string Table::Text() const {
+  const std::vector<std::size_t> widths = Widths();
   std::string out;
   for (const auto& row : rows_) {
     std::string line;
@@ -82,6 +127,30 @@ std::string Table::Text() const {
     out.append(line).push_back('\n');
   }
   return out;
+}
+
+std::string PrintableText(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t bytes = 1;
+    const bool control = IsControl(text, at, &bytes);
+    out += control ? '?' : text[at];
+    at += control ? bytes : 1;
+  }
+  return out;
+}
+
+std::size_t DigitsThatTell(std::vector<std::string> ids, std::size_t least) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::size_t digits = least;
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    const std::size_t length = std::min(ids[i - 1].size(), ids[i].size());
+    std::size_t same = 0;
+    while (same < length && ids[i - 1][same] == ids[i][same]) ++same;
+    digits = std::max(digits, same + 1);
+  }
+  return digits;
 }
 
 std::string FormatBytes(double bytes) {

@@ -97,7 +97,8 @@ CliOutcome RunImport(const CliArguments& arguments) {
   absl::StatusOr<ContainerFile> file = ContainerFile::Open(arguments.file);
   if (!file.ok()) return Failed(file.status());
   const auto open = [&arguments] {
-    return OpenTierForImport(arguments.disk, arguments.disk_gib, arguments.disk_min_free_mib);
+    return OpenTierForImport(arguments.disk, arguments.disk_gib.value_or(0),
+                             arguments.disk_min_free_mib);
   };
   // A directory that a server holds is told at once; a new one is not made for a bad file.
   absl::StatusOr<std::unique_ptr<Tier>> tier = nullptr;
