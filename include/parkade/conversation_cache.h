@@ -158,7 +158,10 @@ struct TierInfo {
   TierKind kind;
   TierUsage usage;
   std::uint32_t conversations = 0;
+  // Payload that stays for pinned conversations, and so much for each name as it costs on a disk.
   std::uint64_t pinned_bytes = 0;
+  // Of the budget that SetBudget is given: what buffers and index take before the first image.
+  std::uint64_t reserved_bytes = 0;
 };
 
 struct QueueInfo {
@@ -206,11 +209,16 @@ class ConversationCache {
                                              const ConversationId& after) const = 0;
   virtual std::optional<ConversationInfo> Get(const ConversationId& id) const = 0;
   virtual std::vector<LookupRecord> Lookups(std::uint32_t limit) const = 0;  // newest first
+  // Costs the same however many conversations there are.
   virtual std::vector<TierInfo> Tiers() const = 0;
   virtual QueueInfo Queue() const = 0;
   // Not listed or matched from the return on. Returns the tokens a fork still needs.
   virtual absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) = 0;
-  virtual absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) = 0;
+  // Nullopt: it keeps the name it has; empty: it loses it. NotFound: no such conversation;
+  // AlreadyExists: another one has the name; ResourceExhausted: pins would hold more than 80 % of
+  // a tier.
+  virtual absl::Status Pin(const ConversationId& id, bool pinned,
+                           const std::optional<std::string>& name) = 0;
 
   // ---- named sessions. These wait for media: not on the serving thread ----
 

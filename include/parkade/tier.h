@@ -29,7 +29,10 @@ struct TierUsage {
   std::uint64_t written_bytes = 0;   // since open
   std::uint64_t read_bytes = 0;      // since open
   std::uint64_t buffer_bytes = 0;    // RAM that the tier's own buffers may take
-  std::string state = "up";          // "up", "read_only: <reason>", "down: <reason>"
+  // "up": it reads and writes. "read_only: <reason>": it gives what it holds and stores nothing (no
+  // room left, a failed write) until that has passed, which Tick finds out. "down: <reason>": it
+  // gives nothing either, until Tick could open it again. The reason is one line for people.
+  std::string state = "up";
   std::uint64_t lost_parks = 0;      // were held, and found missing or damaged when it was opened
   bool floor_limits_budget = false;  // budget_bytes is less than what was set: space is short
 };

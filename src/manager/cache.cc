@@ -201,6 +201,7 @@ absl::Status CacheImpl::Rewarm() {
   if (status = Tolerate(index, status); !status.ok()) return status;
   catalogue_.IndexNewestFirst();
   LinkForks(parents);
+  catalogue_.RecountPins();
   std::vector<Removal> ended = EndAtGaps();
   for (const ConversationId& id : forgotten) {
     const Handle handle = catalogue_.FindId(id);

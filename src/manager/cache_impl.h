@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -66,7 +67,8 @@ class CacheImpl : public ConversationCache {
   std::vector<TierInfo> Tiers() const override;
   QueueInfo Queue() const override;
   absl::StatusOr<std::uint32_t> Forget(const ConversationId& id) override;
-  absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) override;
+  absl::Status Pin(const ConversationId& id, bool pinned,
+                   const std::optional<std::string>& name) override;
   absl::StatusOr<SavedSession> SaveSession(const ConversationId& conversation, std::uint32_t tokens,
                                            const std::string& name,
                                            std::int64_t deadline_ms) override;
@@ -288,11 +290,10 @@ class CacheImpl : public ConversationCache {
 
   // ---- sessions.cc ----
   std::size_t PinningTier() const;
-  std::uint64_t PinnedBytes(std::size_t tier, Handle more, std::uint32_t tokens) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // False: pinning the first `tokens` tokens would hold too much of a tier of this budget.
-  bool PinFits(Handle handle, std::uint32_t tokens, std::uint64_t budget_bytes) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // False: pinning the first `tokens` tokens, and a name of so many bytes, would hold too much of a
+  // tier of this budget.
+  bool PinFits(Handle handle, std::uint32_t tokens, std::uint64_t name_bytes,
+               std::uint64_t budget_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Handle FindName(const std::string& name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   struct SessionFork {
     ParkRequest request;

@@ -1,7 +1,12 @@
 // What is parked where, in RAM: conversations as a tree of forks, their parks, and the page index.
 // Not synchronised: the cache's lock covers it. No I/O, no tier, no engine.
+//
+// What people and scrapes ask for often is kept as sums: conversations and pinned bytes by tier. So
+// a park's tiers, its place in the queue and a conversation's pin change only through the
+// catalogue.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +24,14 @@
 namespace parkade {
 
 struct PendingPark;  // bytes that no tier has yet; see spill.h
+
+// Tiers are bits of a byte.
+inline constexpr std::size_t kMostTiers = 8;
+
+// What a name costs on a disk beside what it stands on: the segment of its park, that of its
+// attributes and their catalogue rows, with something to spare. A name is pinned, so that without
+// it names alone could fill a tier that nothing may be evicted from.
+inline constexpr std::uint64_t kNameBytes = 16u << 10;
 
 using Handle = std::uint32_t;
 inline constexpr Handle kNoHandle = 0xFFFFFFFFu;
@@ -51,6 +64,9 @@ struct Conversation {
   Digest128 identity;
   Handle parent = kNoHandle;
   std::uint32_t parent_tokens = 0;
+  // Tokens of it that pinned conversations stand on; UINT32_MAX: it is pinned itself.
+  std::uint32_t pinned_tokens = 0;
+  std::array<std::uint32_t, kMostTiers> parks_in = {};  // by tier
   std::vector<Handle> children;
   std::vector<ParkState> parks;  // ascending by number
   std::uint32_t next_park = 0;
@@ -60,7 +76,7 @@ struct Conversation {
   bool attributes_dirty = false;
   std::int64_t created_unix_ms = 0;
   std::int64_t written_unix_ms = 0;  // when the attributes were last written
-  ConversationAttributes attributes;
+  ConversationAttributes attributes;  // `pinned` is set by Catalogue::SetPinned
 
   // Tokens of the whole sequence, the parent's included; of a forgotten one what forks stand on.
   std::uint32_t tip() const;
@@ -98,6 +114,15 @@ class Catalogue {
   // so that it does not lose them with an older one.
   ParkState* AddParkUnindexed(Handle handle, const ParkSummary& summary, std::uint8_t tiers);
   void IndexNewestFirst();
+
+  // More tiers hold the park.
+  void AddTiers(Handle handle, ParkState* park, std::uint8_t tiers);
+  // Where its bytes wait; null: nowhere any more.
+  void SetPending(Handle handle, ParkState* park, std::shared_ptr<PendingPark> pending);
+  // Costs a step for each ancestor; unpinning one more for each sibling.
+  void SetPinned(Handle handle, bool pinned);
+  // Finds out anew what is pinned: after attributes and parents were filled in from outside.
+  void RecountPins();
 
   // The park takes over `piece`, which begins where it ends: page hashes, window rows, checkpoints
   // and bytes in the catalogue and the index. Returns `summary` with the same added.
@@ -146,6 +171,14 @@ class Catalogue {
   // Whether any conversation has this identity.
   bool Uses(const Digest128& identity) const { return by_identity_.contains(identity); }
 
+  // Conversations that are listed and of which the tier holds something.
+  std::uint32_t ConversationsIn(std::size_t tier) const { return conversations_in_[tier]; }
+  // Bytes in the tier, or on the way to it, that stay for pinned conversations.
+  std::uint64_t PinnedBytes(std::size_t tier) const { return pinned_bytes_[tier]; }
+  // What pinning the first `tokens` tokens of a conversation would add to that. Costs a step for
+  // each park of it and of what it stands on.
+  std::uint64_t BytesToPin(std::size_t tier, Handle handle, std::uint32_t tokens) const;
+
   std::size_t size() const { return by_id_.size(); }
   const std::map<ConversationId, Handle>& by_id() const { return by_id_; }
   std::uint64_t index_bytes() const { return index_.memory_bytes(); }
@@ -160,6 +193,19 @@ class Catalogue {
  private:
   void IndexPages(Handle handle, std::uint32_t first_token,
                   const std::vector<std::uint64_t>& hashes);
+  // Count a park in (1) or out (-1): around every change of what it holds and where it is, and of
+  // the conversation's pinned_tokens.
+  void Count(Conversation* conversation, const ParkState& park, int sign);
+  void CountPinned(const Conversation& conversation, const ParkState& park, int sign);
+  // Whether the conversation is listed has changed.
+  void CountListed(const Conversation& conversation, int sign);
+  // Tokens of it that its children and its own pin need now.
+  std::uint32_t PinnedTokensOf(const Conversation& conversation) const;
+  void SetPinnedTokens(Conversation* conversation, std::uint32_t tokens);
+  // The conversation was pinned: what it stands on is, too.
+  void RaisePins(Handle handle);
+  // Less may be pinned of the conversation than before, and of what it stands on.
+  void LowerPins(Handle handle);
   // Counts what a park holds besides its place among the conversation's parks, in or out.
   void Hold(const ParkState& park);
   void Release(const ParkState& park);
@@ -178,6 +224,8 @@ class Catalogue {
   std::uint64_t held_bytes_ = 0;  // conversations and parks
   std::uint64_t hashed_pages_ = 0;
   std::uint32_t unindexed_ = 0;
+  std::array<std::uint32_t, kMostTiers> conversations_in_ = {};
+  std::array<std::uint64_t, kMostTiers> pinned_bytes_ = {};
   std::shared_ptr<const StageMap> last_stages_;  // most parks share one
   std::vector<std::uint64_t> evicted_ = std::vector<std::uint64_t>(1u << 16);
 };

@@ -128,14 +128,10 @@ std::vector<TierInfo> CacheImpl::Tiers() const {
   for (const auto& tier : tiers_) infos.push_back(TierInfo{tier->kind(), tier->usage()});
   absl::MutexLock lock(&mu_);
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    infos[tier].pinned_bytes = PinnedBytes(tier, kNoHandle, 0);
-    for (const auto& [id, handle] : catalogue_.by_id()) {
-      const Conversation* conversation = catalogue_.Get(handle);
-      bool here = false;
-      for (const ParkState& park : conversation->parks) {
-        here = here || (park.tiers & Bit(tier)) != 0;
-      }
-      if (here && !conversation->forgotten) ++infos[tier].conversations;
+    infos[tier].conversations = catalogue_.ConversationsIn(tier);
+    infos[tier].pinned_bytes = catalogue_.PinnedBytes(tier);
+    if (tiers_[tier]->kind() == TierKind::kRam) {
+      infos[tier].reserved_bytes = buffer_bytes_ + catalogue_.memory_bytes();
     }
   }
   return infos;
@@ -188,7 +184,8 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   return kept;
 }
 
-absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::string& name) {
+absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned,
+                            const std::optional<std::string>& name) {
   const std::uint64_t budget = tiers_.empty() ? 0 : tiers_[PinningTier()]->usage().budget_bytes;
   {
     absl::MutexLock lock(&mu_);
@@ -197,21 +194,22 @@ absl::Status CacheImpl::Pin(const ConversationId& id, bool pinned, const std::st
       return absl::NotFoundError("no such conversation");
     }
     Conversation* conversation = catalogue_.Get(handle);
-    const Handle named = name.empty() ? kNoHandle : FindName(name);
+    const Handle named = !name.has_value() || name->empty() ? kNoHandle : FindName(*name);
     if (named != kNoHandle && named != handle) {
       return absl::AlreadyExistsError("another conversation has this name: " +
                                       ToHex(catalogue_.Get(named)->id));
     }
     if (pinned && !conversation->attributes.pinned &&
-        !PinFits(handle, conversation->tip(), budget)) {
+        !PinFits(handle, conversation->tip(), 0, budget)) {
       return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
     }
-    conversation->attributes.pinned = pinned;
+    catalogue_.SetPinned(handle, pinned);
     eviction_plans_.clear();
     // A session keeps the position that it was saved at.
-    if (!name.empty() && name != conversation->attributes.name) {
-      conversation->attributes.name = name;
-      conversation->attributes.name_tokens = conversation->tip();
+    if (name.has_value() && *name != conversation->attributes.name) {
+      conversation->attributes.name = *name;
+      // Without a name a position would say that the conversation was forgotten.
+      conversation->attributes.name_tokens = name->empty() ? 0 : conversation->tip();
     }
   }
   return StoreAttributes(id);

@@ -345,7 +345,7 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
       pending->record = record;
       pending->payload = std::move(payload);
       park = catalogue_.AddPark(spot->conversation, summary, 0);
-      park->pending = pending;
+      catalogue_.SetPending(spot->conversation, park, pending);
       ++pending_parks_;
       (ram_tier_ >= 0 ? seal_queue_ : spill_queue_).push_back(std::move(pending));
     }

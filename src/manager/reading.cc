@@ -349,7 +349,7 @@ bool CacheImpl::NoteStored(std::size_t tier, const ParkKey& key) {
     conversation_gone = handle == kNoHandle;
     ParkState* park = conversation_gone ? nullptr : catalogue_.Get(handle)->FindPark(key.park);
     if (park != nullptr) {
-      park->tiers |= Bit(tier);
+      catalogue_.AddTiers(handle, park, Bit(tier));
       return true;
     }
   }

@@ -25,37 +25,12 @@ std::size_t CacheImpl::PinningTier() const {
   return static_cast<std::size_t>(durable_tier_ >= 0 ? durable_tier_ : std::max(ram_tier_, 0));
 }
 
-// Bytes in `tier` that stay for pinned conversations, and for the first `tokens` tokens of `more`.
-std::uint64_t CacheImpl::PinnedBytes(std::size_t tier, Handle more, std::uint32_t tokens) const {
-  std::set<std::pair<Handle, std::uint32_t>> counted;
-  std::uint64_t bytes = 0;
-  auto add = [&](Handle handle, std::uint32_t reach) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    while (handle != kNoHandle) {
-      const Conversation* conversation = catalogue_.Get(handle);
-      for (const ParkState& park : conversation->parks) {
-        const bool needed = park.first < reach || (park.count == 0 && park.first == reach);
-        // What is queued is going to be there.
-        const bool here = (park.tiers & Bit(tier)) != 0 || park.pending != nullptr;
-        if (!needed || !here) continue;
-        if (counted.emplace(handle, park.park).second) bytes += park.bytes;
-      }
-      reach = std::min(reach, conversation->parent_tokens);
-      handle = conversation->parent;
-    }
-  };
-  for (const auto& [id, handle] : catalogue_.by_id()) {
-    const Conversation* conversation = catalogue_.Get(handle);
-    if (conversation->attributes.pinned) add(handle, conversation->tip());
-  }
-  add(more, tokens);
-  return bytes;
-}
-
-bool CacheImpl::PinFits(Handle handle, std::uint32_t tokens, std::uint64_t budget_bytes) const {
+bool CacheImpl::PinFits(Handle handle, std::uint32_t tokens, std::uint64_t name_bytes,
+                        std::uint64_t budget_bytes) const {
   const std::size_t tier = PinningTier();
-  const std::uint64_t now = PinnedBytes(tier, kNoHandle, 0);
-  const std::uint64_t then = PinnedBytes(tier, handle, tokens);
-  return then == now ||
+  const std::uint64_t more = catalogue_.BytesToPin(tier, handle, tokens) + name_bytes;
+  const std::uint64_t then = catalogue_.PinnedBytes(tier) + more;
+  return more == 0 ||
          static_cast<double>(then) <= kPinnedShare * static_cast<double>(budget_bytes);
 }
 
@@ -90,7 +65,10 @@ absl::StatusOr<CacheImpl::SessionFork> CacheImpl::ForkForSession(const Conversat
   if (UsableBoundary(layout, catalogue_.CoverageOf(handle, tokens), tokens) != tokens) {
     return absl::ResourceExhaustedError("the conversation's end could not be kept");
   }
-  if (!PinFits(handle, tokens, budget_bytes)) {
+  const Handle before = FindName(name);
+  // One that it takes the place of counts already.
+  const std::uint64_t name_bytes = before == kNoHandle ? kNameBytes : 0;
+  if (!PinFits(handle, tokens, name_bytes, budget_bytes)) {
     return absl::ResourceExhaustedError("pins hold at most 80 % of a tier");
   }
   SessionFork fork;
@@ -105,13 +83,12 @@ absl::StatusOr<CacheImpl::SessionFork> CacheImpl::ForkForSession(const Conversat
   fork.spot.id = RandomDigest();
   fork.spot.matched = tokens;
   // The newest of a name is the one that has it.
-  const Handle before = FindName(name);
   const std::int64_t after_it =
       before == kNoHandle ? 0 : catalogue_.Get(before)->created_unix_ms + 1;
   fork.spot.conversation = catalogue_.Create(fork.spot.id, conversation->identity, handle, tokens,
                                              std::max(NowUnixMs(), after_it));
+  catalogue_.SetPinned(fork.spot.conversation, true);
   ConversationAttributes& attributes = catalogue_.Get(fork.spot.conversation)->attributes;
-  attributes.pinned = true;
   attributes.name = name;
   attributes.name_tokens = tokens;
   return fork;
@@ -255,7 +232,7 @@ absl::Status CacheImpl::ReleaseName(const ConversationId& id) {
     if (!session) {
       conversation->attributes.name.clear();
       conversation->attributes.name_tokens = 0;
-      conversation->attributes.pinned = false;
+      catalogue_.SetPinned(handle, false);
     }
   }
   if (!session) return StoreAttributes(id);

@@ -157,7 +157,7 @@ void CacheImpl::FinishPending(const std::shared_ptr<PendingPark>& pending) {
     if (conversation != nullptr && conversation->id == key.conversation) {
       ParkState* park = conversation->FindPark(key.park);
       if (park != nullptr) {
-        park->pending = nullptr;
+        catalogue_.SetPending(pending->conversation, park, nullptr);
         if (park->tiers == 0) removals = catalogue_.ClearTiers(pending->conversation, key.park, 0);
       }
     }

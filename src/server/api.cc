@@ -1,5 +1,6 @@
 #include "src/server/api.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -126,6 +127,14 @@ absl::Status AddBudget(const Json& body, const char* key, double least, double m
   return absl::OkStatus();
 }
 
+// A budget that leaves nothing to the tier's images.
+std::string TooSmall(const TierInfo& tier) {
+  const std::uint64_t mib = tier.reserved_bytes >> 20;
+  return "'ram_mib': buffers and index take " + std::to_string(mib) + " MiB of it, so " +
+         std::to_string(mib + 1) + " is the least, or 0 for no images in " +
+         std::string(TierName(tier.kind));
+}
+
 // What follows "/conversations", at most one '/' deep.
 struct Route {
   std::string_view first;   // an id or a word; empty: the collection
@@ -147,8 +156,23 @@ std::optional<Route> ParseRoute(std::string_view path) {
   return route;
 }
 
-ApiResponse WrongMethod(std::string_view allowed) {
-  return ErrorResponse(405, "this path takes " + std::string(allowed));
+// Empty: no such path.
+std::string_view MethodsOf(const Route& route) {
+  if (route.second.empty()) {
+    if (route.first.empty() || route.first == "lookups") return "GET";
+    return route.first == "budgets" ? "POST" : "GET, DELETE";
+  }
+  return route.second == "pin" ? "POST" : "";
+}
+
+// Whether a list of methods has this one.
+bool Names(std::string_view allowed, std::string_view method) {
+  while (!allowed.empty()) {
+    const std::size_t comma = allowed.find(',');
+    if (allowed.substr(0, comma) == method) return true;
+    allowed = comma == std::string_view::npos ? "" : allowed.substr(comma + 2);
+  }
+  return false;
 }
 
 ApiResponse HandleCollection(const ConversationCache& cache, const QueryParameters& query) {
@@ -171,30 +195,22 @@ ApiResponse HandleOne(ConversationCache& cache, std::string_view method, const R
   if (!id.has_value() || id->IsZero()) {
     return ErrorResponse(400, "a conversation id has 32 hexadecimal digits, not all of them 0");
   }
-  if (route.second == "pin") {
-    return method == "POST" ? Pin(cache, *id, body) : WrongMethod("POST");
-  }
-  if (!route.second.empty()) return ErrorResponse(404, "no such path");
-  if (method == "GET") return GetConversation(cache, *id);
-  if (method == "DELETE") return Forget(cache, *id);
-  return WrongMethod("GET or DELETE");
+  if (route.second == "pin") return Pin(cache, *id, body);
+  return method == "GET" ? GetConversation(cache, *id) : Forget(cache, *id);
 }
 
 ApiResponse Dispatch(ConversationCache& cache, std::string_view method, std::string_view path,
                      const QueryParameters& query, std::string_view body) {
   const std::optional<Route> route = ParseRoute(path);
-  if (!route.has_value()) return ErrorResponse(404, "no such path");
-  if (route->first.empty()) {
-    return method == "GET" ? HandleCollection(cache, query) : WrongMethod("GET");
-  }
+  const std::string_view allowed = route.has_value() ? MethodsOf(*route) : "";
+  if (allowed.empty()) return ErrorResponse(404, "no such path");
+  if (!Names(allowed, method)) return WrongMethodResponse(allowed);
+  if (route->first.empty()) return HandleCollection(cache, query);
   if (route->first == "lookups" && route->second.empty()) {
-    if (method != "GET") return WrongMethod("GET");
     const absl::StatusOr<std::uint32_t> limit = LimitOf(query);
     return limit.ok() ? Lookups(cache, *limit) : ErrorResponse(limit.status());
   }
-  if (route->first == "budgets" && route->second.empty()) {
-    return method == "POST" ? SetBudgets(cache, body) : WrongMethod("POST");
-  }
+  if (route->first == "budgets" && route->second.empty()) return SetBudgets(cache, body);
   return HandleOne(cache, method, *route, body);
 }
 
@@ -209,6 +225,15 @@ ApiResponse ErrorResponse(int status, std::string_view message) {
 
 ApiResponse ErrorResponse(const absl::Status& status) {
   return ErrorResponse(HttpStatus(status.code()), std::string(status.message()));
+}
+
+std::string_view AllowedMethods(std::string_view path) {
+  const std::optional<Route> route = ParseRoute(path);
+  return route.has_value() ? MethodsOf(*route) : "";
+}
+
+ApiResponse WrongMethodResponse(std::string_view allowed) {
+  return ErrorResponse(405, "this path takes " + std::string(allowed));
 }
 
 ApiResponse ListConversations(const ConversationCache& cache, std::uint32_t limit,
@@ -246,17 +271,16 @@ ApiResponse Pin(ConversationCache& cache, const ConversationId& id, std::string_
   if (pinned == json->end() || !pinned->is_boolean()) {
     return ErrorResponse(400, "'pinned' is true or false");
   }
-  std::optional<ConversationInfo> conversation = cache.Get(id);
-  if (!conversation.has_value()) return UnknownConversation(id);
-  std::string name = conversation->name;
+  std::optional<std::string> name;
   if (const auto given = json->find("name"); given != json->end()) {
     if (!given->is_string()) return ErrorResponse(400, "'name' is a string");
     name = given->get<std::string>();
-    if (const absl::Status checked = CheckName(name); !checked.ok()) return ErrorResponse(checked);
+    if (const absl::Status checked = CheckName(*name); !checked.ok()) return ErrorResponse(checked);
   }
   const absl::Status done = cache.Pin(id, pinned->get<bool>(), name);
+  if (absl::IsNotFound(done)) return UnknownConversation(id);
   if (!done.ok()) return ErrorResponse(done);
-  conversation = cache.Get(id);
+  const std::optional<ConversationInfo> conversation = cache.Get(id);
   // Forgotten between the two calls.
   if (!conversation.has_value()) return UnknownConversation(id);
   return JsonResponse(ConversationJson(*conversation));
@@ -276,10 +300,15 @@ ApiResponse SetBudgets(ConversationCache& cache, std::string_view body) {
   if (changes.empty()) return ErrorResponse(400, "give 'ram_mib', 'disk_gib' or both");
   const std::vector<TierInfo> tiers = cache.Tiers();
   for (const BudgetChange& change : changes) {
-    bool present = false;
-    for (const TierInfo& tier : tiers) present = present || tier.kind == change.tier;
-    if (!present) {
+    const auto tier = std::find_if(tiers.begin(), tiers.end(), [&change](const TierInfo& each) {
+      return each.kind == change.tier;
+    });
+    if (tier == tiers.end()) {
       return ErrorResponse(404, "there is no " + std::string(TierName(change.tier)) + " tier");
+    }
+    // 0 says that nothing is wanted there; a little more says nothing of the kind.
+    if (change.budget_bytes > 0 && change.budget_bytes <= tier->reserved_bytes) {
+      return ErrorResponse(400, TooSmall(*tier));
     }
   }
   for (const BudgetChange& change : changes) {

@@ -33,6 +33,12 @@ inline constexpr std::uint32_t kDefaultListed = 100;
 ApiResponse Handle(ConversationCache& cache, std::string_view method, std::string_view path,
                    const QueryParameters& query, std::string_view body);
 
+// Methods that a path takes, as the header Allow names them: "GET, DELETE"; empty: no such path.
+// `path` as for Handle. Whether what it names is there does not matter.
+std::string_view AllowedMethods(std::string_view path);
+// 405, naming them.
+ApiResponse WrongMethodResponse(std::string_view allowed);
+
 // GET /conversations: `limit` conversations that follow `after` in the cache's order, and the
 // tiers. Zero: from the start.
 ApiResponse ListConversations(const ConversationCache& cache, std::uint32_t limit,
@@ -44,10 +50,12 @@ ApiResponse Lookups(const ConversationCache& cache, std::uint32_t limit);
 // DELETE /conversations/{id}: {"id", "deleted": true, "fork_tokens"}: tokens that forks still need.
 ApiResponse Forget(ConversationCache& cache, const ConversationId& id);
 // POST /conversations/{id}/pin, body {"pinned": bool, "name": string}; without a name the
-// conversation keeps the one it has. The answer is the conversation as it is listed.
+// conversation keeps the one it has, an empty one takes it away. The answer is the conversation as
+// it is listed.
 ApiResponse Pin(ConversationCache& cache, const ConversationId& id, std::string_view body);
 // POST /conversations/budgets, body {"ram_mib": number, "disk_gib": number}, at least one of them.
-// Refused as a whole when a tier is not there. The answer is {"tiers": [...]} afterwards.
+// Refused as a whole when a tier is not there, or when a budget of RAM, other than 0, is no more
+// than buffers and index take; the message has the least. The answer is {"tiers": [...]} afterwards.
 ApiResponse SetBudgets(ConversationCache& cache, std::string_view body);
 
 // An answer in the error shape; `status` is an HTTP code of 400 or above.

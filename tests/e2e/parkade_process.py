@@ -137,8 +137,12 @@ class Server:
         self.process.kill()
         self.process.wait(DEADLINE_S)
 
-    def terminate(self, deadline_s=DEADLINE_S):
-        """SIGTERM, as a service manager would. Returns the seconds until the end."""
+    def terminate(self, deadline_s=DEADLINE_S, check=True):
+        """SIGTERM, as a service manager would. Returns the seconds until the end.
+
+        What it counted until then is checked before, unless it can't be asked (a router)."""
+        if check and self.port is not None:
+            self.check_identity()
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(deadline_s)

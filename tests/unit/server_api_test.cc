@@ -90,10 +90,12 @@ class FakeCache : public ConversationCache {
     if (conversations.erase(id) == 0) return absl::NotFoundError("no such conversation");
     return 192;
   }
-  absl::Status Pin(const ConversationId& id, bool pinned, const std::string& name) override {
+  absl::Status Pin(const ConversationId& id, bool pinned,
+                   const std::optional<std::string>& name) override {
     if (!refuse.ok()) return refuse;
+    if (!conversations.contains(id)) return absl::NotFoundError("no such conversation");
     conversations.at(id).pinned = pinned;
-    conversations.at(id).name = name;
+    conversations.at(id).name = name.value_or(conversations.at(id).name);
     return absl::OkStatus();
   }
   absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) override {
@@ -227,11 +229,18 @@ TEST_F(ApiTest, PathsAndMethods) {
     ExpectError(Call("GET", path), 404, "not_found_error", "no such path");
   }
   ExpectError(Call("POST", "/conversations"), 405, "invalid_request_error", "this path takes GET");
-  ExpectError(Call("PUT", one), 405, "invalid_request_error", "this path takes GET or DELETE");
+  ExpectError(Call("PUT", one), 405, "invalid_request_error", "this path takes GET, DELETE");
   EXPECT_EQ(Call("GET", one + "/pin").status, 405);
   EXPECT_EQ(Call("DELETE", "/conversations/lookups").status, 405);
   EXPECT_EQ(Call("GET", "/conversations/budgets").status, 405);
   EXPECT_EQ(cache.conversations.size(), 2u);
+  EXPECT_EQ(AllowedMethods("/conversations"), "GET");
+  EXPECT_EQ(AllowedMethods("/conversations/lookups"), "GET");
+  EXPECT_EQ(AllowedMethods("/conversations/budgets"), "POST");
+  EXPECT_EQ(AllowedMethods(one), "GET, DELETE");
+  EXPECT_EQ(AllowedMethods(one + "/pin"), "POST");
+  EXPECT_EQ(AllowedMethods(one + "/other"), "");
+  EXPECT_EQ(AllowedMethods("/conversationsx"), "");
 }
 
 TEST_F(ApiTest, LookupsInTheirShape) {
@@ -368,6 +377,24 @@ TEST_F(ApiTest, BudgetsChangeTogetherOrNotAtAll) {
     ExpectError(Call("POST", path, {}, body), 400, "invalid_request_error", message);
   }
   EXPECT_EQ(cache.tiers[0].usage.budget_bytes, 4u << 20);
+}
+
+TEST_F(ApiTest, ABudgetThatLeavesNothingToImagesIsRefused) {
+  const std::string path = "/conversations/budgets";
+  cache.tiers[0].reserved_bytes = (100u << 20) + 1;
+  TierInfo disk;
+  disk.kind = TierKind::kDisk;
+  cache.tiers.push_back(disk);
+  ExpectError(Call("POST", path, {}, "{\"disk_gib\":1,\"ram_mib\":100}"), 400,
+              "invalid_request_error",
+              "'ram_mib': buffers and index take 100 MiB of it, so 101 is the least, or 0 for no "
+              "images in ram");
+  EXPECT_EQ(cache.tiers[0].usage.budget_bytes, 20u);
+  EXPECT_EQ(cache.tiers[1].usage.budget_bytes, 0u);
+  Ok(Call("POST", path, {}, "{\"ram_mib\":101}"));
+  EXPECT_EQ(cache.tiers[0].usage.budget_bytes, 101u << 20);
+  Ok(Call("POST", path, {}, "{\"ram_mib\":0}"));
+  EXPECT_EQ(cache.tiers[0].usage.budget_bytes, 0u);
 }
 
 TEST_F(ApiTest, NoExceptionLeaves) {

@@ -130,12 +130,25 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
                                  std::false_type tag) __asm__("__wrap_" PARKADE_SET_ERROR_HANDLER);
 
 // llama-server gives every 404 the body of an unknown path. Ours say which conversation it is that
-// is not there.
+// is not there. A path of ours that was asked with a method for which there is no route comes here
+// as a 404 without a body.
 httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler handler,
                                  std::false_type tag) {
   auto keep_ours = [handler](const httplib::Request& request, httplib::Response& response) {
-    const bool ours = request.path.find("/conversations") != std::string::npos ||
-                      request.path.find("/slots/") != std::string::npos;
+    const std::size_t at = request.path.find("/conversations");
+    const std::string_view allowed =
+        at != std::string::npos && response.status == 404 && response.body.empty()
+            ? AllowedMethods(std::string_view(request.path).substr(at))
+            : "";
+    if (!allowed.empty()) {
+      const ApiResponse wrong = WrongMethodResponse(allowed);
+      response.status = wrong.status;
+      response.set_header("Allow", std::string(allowed));
+      response.set_content(wrong.body, wrong.content_type);
+      return;
+    }
+    const bool ours =
+        at != std::string::npos || request.path.find("/slots/") != std::string::npos;
     if (!ours || response.body.empty()) handler(request, response);
   };
   return RealSetErrorHandler(self, std::move(keep_ours), tag);
