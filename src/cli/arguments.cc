@@ -133,10 +133,10 @@ absl::Status TakeNumbers(const Words& words, CliArguments* arguments) {
   status.Update(NumberIn(words, "--disk-min-free-mib", 0, kMostMib, true,
                          "a whole number up to 1073741824", &min_free_mib));
   const bool of_lookups = words.command->command == CliCommand::kLookups;
-  status.Update(NumberIn(words, "--limit", 1, of_lookups ? 1000 : 1e9, true,
-                         of_lookups ? "a whole number from 1 to 1000"
-                                    : "a whole number from 1 to 1000000000",
-                         &limit));
+  status.Update(
+      NumberIn(words, "--limit", 1, of_lookups ? 1000 : 1e9, true,
+               of_lookups ? "a whole number from 1 to 1000" : "a whole number from 1 to 1000000000",
+               &limit));
   if (min_free_mib.has_value()) {
     arguments->disk_min_free_mib = static_cast<std::uint64_t>(*min_free_mib);
   }

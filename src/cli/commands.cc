@@ -75,7 +75,7 @@ absl::StatusOr<Json> GetConversations(const HttpCall& call) {
 // another one begins alike.
 absl::StatusOr<std::string> FullId(const HttpCall& call, const std::string& id) {
   if (id.size() >= kIdDigits) return id;
-  std::optional<ConversationId> before = DigestFromHex(id + std::string(kIdDigits - id.size(), '0'));
+  std::optional<Digest128> before = DigestFromHex(id + std::string(kIdDigits - id.size(), '0'));
   if (!before.has_value()) return absl::InvalidArgumentError(absl::StrCat(id, " is no id"));
   std::string path = "/conversations?limit=2";
   if (!before->IsZero()) {
@@ -203,8 +203,8 @@ absl::StatusOr<std::string> Pin(const CliArguments& arguments, const HttpCall& c
   std::string out = absl::StrCat(TextField(*json, "id"), pinned ? " is pinned" : " is not pinned");
   if (arguments.name.has_value()) {
     const std::string name = PrintableText(TextField(*json, "name"));
-    absl::StrAppend(&out, arguments.name->empty() ? " and has no name"
-                                                  : absl::StrCat(" as '", name, "'"));
+    absl::StrAppend(
+        &out, arguments.name->empty() ? " and has no name" : absl::StrCat(" as '", name, "'"));
   }
   return out + "\n";
 }

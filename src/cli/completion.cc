@@ -85,10 +85,12 @@ _parkade_paths() {
 _parkade() {
   local cur=${COMP_WORDS[COMP_CWORD]} word command= option= plain= operands=0 i
   COMPREPLY=()
-  # "--disk=PATH" comes as three words.
+  # "--disk=PATH" comes as three words, "http://host" too.
   [[ $cur == = ]] && cur=
+  [[ $cur == : || ${COMP_WORDS[COMP_CWORD - 1]} == : ]] && return
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
+    [[ $word == : ]] && ((i++)) && continue
     if [[ -n $option ]]; then
       [[ $word == = ]] || option=
       continue
@@ -142,8 +144,9 @@ std::string Bash() {
          "      *) _parkade_words " + Quoted(Joined(Names(CliSharedOptions()), " ")) +
          " ;;\n    esac\n    return\n  fi\n"
          "  if [[ -z $command ]]; then\n    _parkade_words " +
-         Quoted(Joined(CommandNames(), " ")) + "\n    return\n  fi\n  case $command/$operands in\n" +
-         operands + "  esac\n}\ncomplete -F _parkade parkade\n";
+         Quoted(Joined(CommandNames(), " ")) +
+         "\n    return\n  fi\n  case $command/$operands in\n" + operands +
+         "  esac\n}\ncomplete -F _parkade parkade\n";
 }
 
 // ---- zsh ----
@@ -169,8 +172,8 @@ std::string ZshAction(CliValue value, const std::vector<std::string_view>& choic
 // One specification of _arguments, in single quotes.
 std::string ZshOption(const CliOption& option) {
   const std::string about = Quoted(option.about, kZshSpecial);
-  const std::string begin = option.name == "--help" ? "'(-h --help)'{-h,--help}'["
-                                                    : "'" + std::string(option.name) + "[";
+  const std::string begin =
+      option.name == "--help" ? "'(-h --help)'{-h,--help}'[" : "'" + std::string(option.name) + "[";
   std::string out = begin + about.substr(1, about.size() - 2) + "]";
   if (!option.argument.empty()) {
     out.append(":" + std::string(option.argument) + ":" + ZshAction(option.value, option.choices));
@@ -192,11 +195,13 @@ std::string ZshOperands(const CliCommandSpec& command) {
 }
 
 std::string Zsh() {
-  std::string out = "#compdef parkade\n# Completion of parkade for zsh.\n_parkade() {\n"
-                    "  local curcontext=$curcontext state line\n  typeset -A opt_args\n"
-                    "  local -a commands\n  commands=(\n";
+  std::string out =
+      "#compdef parkade\n# Completion of parkade for zsh.\n_parkade() {\n"
+      "  local curcontext=$curcontext state line\n  typeset -A opt_args\n"
+      "  local -a commands\n  commands=(\n";
   for (const CliCommandSpec& command : CliCommands()) {
-    out.append("    " + Quoted(command.name) + "':'" + Quoted(command.about, kZshSpecial) + "\n");
+    const std::string about = Quoted(command.about, kZshSpecial);
+    out.append("    '" + std::string(command.name) + ":" + about.substr(1) + "\n");
   }
   out.append("  )\n  _arguments -C");
   for (const CliOption& option : CliSharedOptions()) out.append(" \\\n    " + ZshOption(option));
@@ -236,8 +241,8 @@ std::string FishValue(CliValue value, const std::vector<std::string_view>& choic
 }
 
 std::string FishOption(const std::string& condition, const CliOption& option) {
-  std::string out = "complete -c parkade -n " + Quoted(condition) + " -l " +
-                    std::string(option.name.substr(2));
+  std::string out =
+      "complete -c parkade -n " + Quoted(condition) + " -l " + std::string(option.name.substr(2));
   if (option.name == "--help") out.append(" -s h");
   if (!option.argument.empty()) out.append(FishValue(option.value, option.choices));
   return out + " -d " + Quoted(option.about) + "\n";

@@ -77,8 +77,7 @@ class Ancestry {
 
 // Whether the text is a shortened form of the id.
 bool Begins(const ConversationId& id, const std::string& text) {
-  return text.size() >= kLeastIdDigits &&
-         absl::StartsWith(ToHex(id), absl::AsciiStrToLower(text));
+  return text.size() >= kLeastIdDigits && absl::StartsWith(ToHex(id), absl::AsciiStrToLower(text));
 }
 
 ParkSummary Clip(const ParkSummary& stored, std::uint32_t reach) {
@@ -164,8 +163,9 @@ absl::StatusOr<ConversationId> FindConversation(Tier& tier, const std::string& i
   }
   if (alike.size() == 1) return alike[0];
   if (alike.size() > 1) {
-    return absl::NotFoundError(absl::StrCat("the ids of ", alike.size(), " conversations begin with ",
-                                            id_or_name, "; give more digits"));
+    return absl::NotFoundError(absl::StrCat("the ids of ", alike.size(),
+                                            " conversations begin with ", id_or_name,
+                                            "; give more digits"));
   }
   return absl::NotFoundError(absl::StrCat("no conversation has the id or name '", id_or_name, "'"));
 }

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "src/cli/command_table.h"
 
 namespace parkade {
@@ -23,6 +24,13 @@ std::string Shown(std::string_view text) {
   return out;
 }
 
+// The same as a sentence.
+std::string Sentence(std::string_view text) {
+  std::string out = Shown(text);
+  out[0] = absl::ascii_toupper(static_cast<unsigned char>(out[0]));
+  return out + ".\n";
+}
+
 // As the argument of a macro.
 std::string Argument(std::string_view text) {
   std::string out = "\"";
@@ -42,12 +50,12 @@ std::string OptionEntry(const CliOption& option) {
   if (!option.argument.empty()) {
     out = ".TP\n.BI " + Argument(std::string(option.name) + " ") + " " + Argument(option.argument);
   }
-  return out + "\n" + Shown(option.about) + ".\n";
+  return out + "\n" + Sentence(option.about);
 }
 
 std::string CommandEntry(const CliCommandSpec& command) {
   std::string out = ".SS " + Argument("parkade " + CliSynopsis(command)) + "\n";
-  out.append(Shown(command.about)).append(".\n");
+  out.append(Sentence(command.about));
   for (const std::string_view detail : command.details) {
     out.append(".PP\n").append(Shown(detail)).append("\n");
   }

@@ -97,8 +97,7 @@ std::string Table::Text(std::size_t columns, const std::vector<Squeeze>& order) 
       if (squeeze.columns == 0) {
         row.erase(row.begin() + at);
       } else {
-        row[static_cast<std::size_t>(at)] =
-            Cut(row[static_cast<std::size_t>(at)], squeeze.columns);
+        row[static_cast<std::size_t>(at)] = Cut(row[static_cast<std::size_t>(at)], squeeze.columns);
       }
     }
   }

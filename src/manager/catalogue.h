@@ -75,7 +75,7 @@ struct Conversation {
   bool indexed = true;            // false: its pages were given up, nothing finds it
   bool attributes_dirty = false;
   std::int64_t created_unix_ms = 0;
-  std::int64_t written_unix_ms = 0;  // when the attributes were last written
+  std::int64_t written_unix_ms = 0;   // when the attributes were last written
   ConversationAttributes attributes;  // `pinned` is set by Catalogue::SetPinned
 
   // Tokens of the whole sequence, the parent's included; of a forgotten one what forks stand on.

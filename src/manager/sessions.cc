@@ -30,8 +30,7 @@ bool CacheImpl::PinFits(Handle handle, std::uint32_t tokens, std::uint64_t name_
   const std::size_t tier = PinningTier();
   const std::uint64_t more = catalogue_.BytesToPin(tier, handle, tokens) + name_bytes;
   const std::uint64_t then = catalogue_.PinnedBytes(tier) + more;
-  return more == 0 ||
-         static_cast<double>(then) <= kPinnedShare * static_cast<double>(budget_bytes);
+  return more == 0 || static_cast<double>(then) <= kPinnedShare * static_cast<double>(budget_bytes);
 }
 
 // The newest conversation of this name.

@@ -55,7 +55,8 @@ ApiResponse Forget(ConversationCache& cache, const ConversationId& id);
 ApiResponse Pin(ConversationCache& cache, const ConversationId& id, std::string_view body);
 // POST /conversations/budgets, body {"ram_mib": number, "disk_gib": number}, at least one of them.
 // Refused as a whole when a tier is not there, or when a budget of RAM, other than 0, is no more
-// than buffers and index take; the message has the least. The answer is {"tiers": [...]} afterwards.
+// than buffers and index take; the message has the least. The answer is {"tiers": [...]}
+// afterwards.
 ApiResponse SetBudgets(ConversationCache& cache, std::string_view body);
 
 // An answer in the error shape; `status` is an HTTP code of 400 or above.

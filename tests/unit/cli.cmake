@@ -3,6 +3,8 @@ parkade_test(cli_test
     ${CMAKE_CURRENT_LIST_DIR}/cli_arguments_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_commands_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_http_client_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_lookup_why_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_pages_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_tables_test.cc
   DEPENDS parkade_cli
   LABELS unit)

@@ -1,4 +1,7 @@
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -68,6 +71,30 @@ TEST(CliArguments, CommandsThatChangeSomething) {
   EXPECT_EQ(Parse({"export", "--disk=d", "--", "--force", "-f"})->id_or_name, "--force");
 }
 
+TEST(CliArguments, WhatIsAskedOfAServer) {
+  const auto budgets = Parse({"budgets", "--ram-mib", "0", "--disk-gib=2.5"});
+  ASSERT_TRUE(budgets.ok()) << budgets.status();
+  EXPECT_EQ(budgets->command, CliCommand::kBudgets);
+  EXPECT_EQ(budgets->ram_mib, 0);
+  EXPECT_EQ(budgets->disk_gib, 2.5);
+  EXPECT_EQ(Parse({"budgets"})->ram_mib, std::nullopt);
+  const auto pin = Parse({"pin", kId, "--name", "my chat"});
+  ASSERT_TRUE(pin.ok()) << pin.status();
+  EXPECT_EQ(pin->name, "my chat");
+  EXPECT_EQ(Parse({"pin", kId, "--name="})->name, "");
+  EXPECT_EQ(Parse({"pin", kId})->name, std::nullopt);
+  const auto lookups = Parse({"lookups", "--why", "--limit", "3"});
+  ASSERT_TRUE(lookups.ok()) << lookups.status();
+  EXPECT_TRUE(lookups->why);
+  EXPECT_EQ(lookups->limit, 3u);
+  EXPECT_EQ(Parse({"ls", "--by", "rank"})->by, "rank");
+  EXPECT_EQ(Parse({"ls"})->by, "used");
+  EXPECT_EQ(Parse({"help", "ls"})->topic, "ls");
+  EXPECT_EQ(Parse({"ls", "-h"})->topic, "ls");
+  EXPECT_EQ(Parse({"completion", "zsh"})->shell, "zsh");
+  EXPECT_EQ(Parse({"man"})->command, CliCommand::kManual);
+}
+
 TEST(CliArguments, UsageErrors) {
   const std::string see = "; see parkade --help";
   EXPECT_EQ(ErrorOf({}), "name a command" + see);
@@ -78,10 +105,13 @@ TEST(CliArguments, UsageErrors) {
   EXPECT_EQ(ErrorOf({"ls", "--url", "h:1"}), "--url begins with http:// or https://" + see);
   EXPECT_EQ(ErrorOf({"ls", "more"}), "'more' is one argument too many" + see);
   EXPECT_EQ(ErrorOf({"show"}), "show needs one conversation id" + see);
-  EXPECT_EQ(ErrorOf({"show", "12"}), "'12' is not an id of 32 hexadecimal digits" + see);
+  EXPECT_EQ(ErrorOf({"show", "123"}), "'123' is no id: 4 to 32 hexadecimal digits" + see);
+  EXPECT_EQ(ErrorOf({"show", "12345g"}), "'12345g' is no id: 4 to 32 hexadecimal digits" + see);
+  EXPECT_EQ(ErrorOf({"show", kId + std::string("0")}),
+            "'" + std::string(kId) + "0' is no id: 4 to 32 hexadecimal digits" + see);
   EXPECT_EQ(ErrorOf({"verify"}), "verify needs --disk PATH" + see);
   EXPECT_EQ(ErrorOf({"rm"}), "rm needs at least one conversation id" + see);
-  EXPECT_EQ(ErrorOf({"rm", kId, "12"}), "'12' is not an id of 32 hexadecimal digits" + see);
+  EXPECT_EQ(ErrorOf({"rm", kId, "12"}), "'12' is no id: 4 to 32 hexadecimal digits" + see);
   EXPECT_EQ(ErrorOf({"pin", kId, kId}),
             "'" + std::string(kId) + "' is one argument too many" + see);
   EXPECT_EQ(ErrorOf({"export", "x", "--disk=d"}), "export needs an id or name, and a file" + see);
@@ -97,20 +127,51 @@ TEST(CliArguments, UsageErrors) {
   EXPECT_EQ(ErrorOf({"import", "f", "--disk=d", "--disk-min-free-mib", "-1"}),
             "--disk-min-free-mib is a whole number up to 1073741824" + see);
   EXPECT_EQ(ErrorOf({"ls", "--disk-gib", "1"}),
-            "--disk-gib and --disk-min-free-mib go with import only" + see);
+            "--disk-gib goes with budgets and import only" + see);
+  EXPECT_EQ(ErrorOf({"budgets", "--disk-min-free-mib", "1"}),
+            "--disk-min-free-mib goes with import only" + see);
+  EXPECT_EQ(ErrorOf({"budgets", "--ram-mib", "-1"}),
+            "--ram-mib is a number from 0 to 1073741824" + see);
+  for (const char* limit : {"0", "1001", "x", "1.5", "-1"}) {
+    EXPECT_EQ(ErrorOf({"lookups", "--limit", limit}),
+              "--limit is a whole number from 1 to 1000" + see);
+  }
+  EXPECT_EQ(ErrorOf({"ls", "--by", "age"}),
+            "--by is one of used, rank, size, tokens, hits, id" + see);
+  EXPECT_EQ(ErrorOf({"ls", "--json=yes"}), "--json takes no value" + see);
+  EXPECT_EQ(ErrorOf({"verify", "--disk", "d", "--url", "http://h"}),
+            "--url does not go with verify: it works on a directory" + see);
+  EXPECT_EQ(ErrorOf({"man", "--json"}), "--json does not go with man" + see);
+  EXPECT_EQ(ErrorOf({"completion"}), "completion needs bash, zsh or fish" + see);
+  EXPECT_EQ(ErrorOf({"completion", "sh"}), "'sh' is not bash, zsh or fish" + see);
+  EXPECT_EQ(ErrorOf({"help", "lss"}), "unknown command 'lss'" + see);
   EXPECT_EQ(ErrorOf({"lookups", "--disk", "x"}),
             "--disk does not go with lookups: only a server knows" + see);
   EXPECT_EQ(ErrorOf({"stats", "--repair"}), "--repair goes with verify only" + see);
 }
 
-TEST(CliArguments, HelpNamesEveryCommandAndOption) {
-  const std::string help = CliHelp();
-  for (const char* word :
-       {"ls", "show ID", "lookups", "stats", "verify --disk PATH", "--repair", "rm ID", "pin ID",
-        "unpin ID", "export ID|NAME FILE --disk PATH", "import FILE --disk PATH", "--force",
-        "--disk-gib", "--disk-min-free-mib", "--disk PATH", "--url URL", "--api-key KEY",
-        "--json"}) {
-    EXPECT_NE(help.find(word), std::string::npos) << word;
+TEST(CliArguments, ShortenedIdsAreSmallLetters) {
+  EXPECT_EQ(Parse({"show", "0123ABcd"})->ids, std::vector<std::string>{"0123abcd"});
+  EXPECT_EQ(Parse({"rm", "0123", kId})->ids, (std::vector<std::string>{"0123", kId}));
+}
+
+TEST(CliArguments, EveryOptionOfTheTableIsTaken) {
+  const std::map<std::string_view, std::string> values = {{"ORDER", "rank"},   {"N", "7"},
+                                                          {"URL", "http://h"}, {"KEY", "k"},
+                                                          {"PATH", "d"},       {"NAME", "n"}};
+  for (const CliCommandSpec& command : CliCommands()) {
+    std::vector<std::string> words = {std::string(command.name)};
+    for (std::size_t i = 0; i < command.least; ++i) {
+      words.push_back(command.command == CliCommand::kCompletion ? "bash" : kId);
+    }
+    if (command.place == CliPlace::kDisk) words.insert(words.end(), {"--disk", "d"});
+    EXPECT_EQ(ErrorOf(words), "OK") << command.name;
+    for (const CliOption& option : CliOptionsOf(command)) {
+      std::vector<std::string> more = words;
+      more.emplace_back(option.name);
+      if (!option.argument.empty()) more.push_back(values.at(option.argument));
+      EXPECT_EQ(ErrorOf(more), "OK") << command.name << " " << option.name;
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,26 +28,28 @@ struct Server {
   std::map<std::string, HttpReply> replies;
   std::vector<std::string> asked;
   std::string disk;
+  CliArguments arguments;  // what a test sets beside command and ids
+  std::size_t columns = 0;
 
   CliOutcome Run(CliCommand command, bool json = false,
                  std::vector<std::string> ids = {"00000000000000000000000000000001"}) {
-    CliArguments arguments;
     arguments.command = command;
     arguments.ids = std::move(ids);
     arguments.json = json;
     arguments.disk = disk;
-    return RunCacheCommand(
-        arguments,
-        [this](const HttpRequest& request) -> absl::StatusOr<HttpReply> {
-          const bool get = request.method == "GET" && request.body.empty();
-          const std::string path =
-              get ? request.path : request.method + " " + request.path + request.body;
-          asked.push_back(path);
-          const auto found = replies.find(path);
-          if (found == replies.end()) return absl::UnavailableError("no answer from x: refused");
-          return found->second;
-        },
-        kNow);
+    return RunCacheCommand(arguments,
+                           [this](const HttpRequest& request) -> absl::StatusOr<HttpReply> {
+                             const bool get = request.method == "GET" && request.body.empty();
+                             const std::string path =
+                                 get ? request.path
+                                     : request.method + " " + request.path + request.body;
+                             asked.push_back(path);
+                             const auto found = replies.find(path);
+                             if (found == replies.end())
+                               return absl::UnavailableError("no answer from x: refused");
+                             return found->second;
+                           },
+                           {kNow, columns});
   }
 };
 
@@ -58,9 +61,9 @@ TEST(CliCommands, ListIsATable) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(outcome.out,
             "ID                                NAME  TOKENS  DURABLE      SIZE  TIERS     STAGES  "
-            "HITS  LAST USED\n"
+            "HITS  LAST USED  RANK\n"
             "00000000000000000000000000000001  work   4,330    4,096  20.2 MiB  ram,disk       2  "
-            "   3   59 s ago  pinned\n");
+            "   3   59 s ago     0  pinned\n");
 }
 
 TEST(CliCommands, ListReadsAllPages) {
@@ -75,6 +78,146 @@ TEST(CliCommands, ListReadsAllPages) {
   EXPECT_EQ(server.asked.size(), 2u);
   EXPECT_NE(outcome.out.find("\"id\": \"00000000000000000000000000000001\""), std::string::npos);
   EXPECT_NE(outcome.out.find("\"id\": \"00000000000000000000000000001001\""), std::string::npos);
+}
+
+TEST(CliCommands, AListFitsTheTerminal) {
+  Server server;
+  const std::string other = std::string("0000000000000000000000000000001") + "f";
+  std::string second = Conversation(1, "\"a name that is longer than twenty-four\"") + "}";
+  second.replace(second.find("00000000000000000000000000000001"), 32, other);
+  server.replies["/conversations?limit=1000"] = {
+      200,
+      "{\"conversations\":[" + Conversation(1, "\"work\"") + "}," + second + "],\"tiers\":[]}"};
+  const std::string all = server.Run(CliCommand::kList).out;
+  for (server.columns = 1; server.columns < 180; ++server.columns) {
+    const std::string out = server.Run(CliCommand::kList).out;
+    std::size_t longest = 0;
+    std::size_t lines = 0;
+    for (std::size_t at = 0; at < out.size(); ++lines) {
+      const std::size_t end = out.find('\n', at);
+      longest = std::max(longest, end - at);
+      at = end + 1;
+    }
+    EXPECT_EQ(lines, 3u);
+    EXPECT_LE(longest, server.columns);
+    if (server.columns >= all.find('\n')) continue;
+    EXPECT_NE(out, all) << server.columns;
+  }
+  // Ids stay as long as they must to tell conversations apart.
+  server.columns = 80;
+  EXPECT_EQ(server.Run(CliCommand::kList).out,
+            "ID                               NAME          TOKENS  LAST USED  RANK\n"
+            "0000000000000000000000000000000  work           4,330   59 s ago     0\n"
+            "0000000000000000000000000000001  a name that    4,330   59 s ago     0\n");
+}
+
+TEST(CliCommands, AListHasTheOrderThatIsAskedFor) {
+  Server server;
+  const auto entry = [](int number, int rank, double used) {
+    std::string text = Conversation(number) + "}";
+    const std::string zero = "\"evict_rank\":0";
+    text.replace(text.find(zero), zero.size(), "\"evict_rank\":" + std::to_string(rank));
+    const std::string time = "\"last_used\":1700000040.5";
+    text.replace(text.find(time), time.size(), "\"last_used\":" + std::to_string(used));
+    return text;
+  };
+  server.replies["/conversations?limit=1000"] = {
+      200, "{\"conversations\":[" + entry(1, 2, 1700000001) + "," + entry(2, 0, 1700000003) + "," +
+               entry(3, 1, 1700000002) + "],\"tiers\":[]}"};
+  const auto order = [&server](const std::string& by) {
+    server.arguments.by = by;
+    const std::string out = server.Run(CliCommand::kList).out;
+    std::string digits;
+    for (std::size_t at = out.find('\n') + 1; at < out.size(); at = out.find('\n', at) + 1) {
+      digits.push_back(out[at + 31]);
+    }
+    return digits;
+  };
+  EXPECT_EQ(order("used"), "231");
+  EXPECT_EQ(order("rank"), "231");
+  EXPECT_EQ(order("id"), "123");
+  EXPECT_EQ(order("size"), "123");
+  server.arguments.limit = 1;
+  EXPECT_EQ(order("rank"), "2");
+}
+
+TEST(CliCommands, AShortenedIdIsOneConversations) {
+  Server server;
+  const std::string one = "abcd0000000000000000000000000001";
+  const std::string two = "abce0000000000000000000000000001";
+  const auto listed = [](const std::vector<std::string>& ids) {
+    std::string text;
+    for (const std::string& id : ids) {
+      std::string entry = Conversation(1) + "}";
+      entry.replace(entry.find("00000000000000000000000000000001"), 32, id);
+      text += (text.empty() ? "" : ",") + entry;
+    }
+    return HttpReply{200, "{\"conversations\":[" + text + "],\"tiers\":[]}"};
+  };
+  server.replies["/conversations?limit=2&after=abccffffffffffffffffffffffffffff"] =
+      listed({one, two});
+  server.replies["/conversations?limit=2&after=abbfffffffffffffffffffffffffffff"] =
+      listed({one, two});
+  server.replies["/conversations?limit=2&after=afffffffffffffffffffffffffffffff"] = listed({});
+  server.replies["/conversations?limit=2"] = listed({one, two});
+  const std::string pin = "POST /conversations/" + one + "/pin";
+  server.replies[pin + R"({"pinned":true,"name":"work"})"] = {200,
+                                                              Conversation(1, "\"work\"") + "}"};
+  server.arguments.name = "work";
+  EXPECT_EQ(server.Run(CliCommand::kPin, false, {"abcd"}).out,
+            "00000000000000000000000000000001 is pinned as 'work'\n");
+  EXPECT_EQ(server.Run(CliCommand::kShow, false, {"abc0"}).error,
+            "no conversation's id begins with abc0");
+  EXPECT_EQ(server.Run(CliCommand::kShow, false, {"b000"}).error,
+            "no conversation's id begins with b000");
+  // From the very beginning.
+  EXPECT_EQ(server.Run(CliCommand::kShow, false, {"0000"}).error,
+            "no conversation's id begins with 0000");
+  server.replies["DELETE /conversations/" + one] = {
+      200, "{\"id\":\"" + one + R"(","deleted":true,"fork_tokens":0})"};
+  server.asked.clear();
+  const CliOutcome outcome = server.Run(CliCommand::kForget, false, {"abc0", "abcd"});
+  EXPECT_EQ(outcome.out, one + " is forgotten\n");
+  EXPECT_EQ(outcome.error, "abc0: no conversation's id begins with abc0");
+  EXPECT_EQ(outcome.exit_code, 1);
+  // What is meant was settled before anything went.
+  EXPECT_EQ(server.asked.back(), "DELETE /conversations/" + one);
+}
+
+TEST(CliCommands, TwoThatBeginAlikeAreNone) {
+  Server server;
+  std::string first = Conversation(1) + "}";
+  std::string second = Conversation(2) + "}";
+  server.replies["/conversations?limit=2"] = {
+      200, "{\"conversations\":[" + first + "," + second + "],\"tiers\":[]}"};
+  const CliOutcome outcome = server.Run(CliCommand::kForget, false, {"00000000"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.error,
+            "00000000: more than one conversation's id begins with 00000000 "
+            "(00000000000000000000000000000001, 00000000000000000000000000000002); give more "
+            "digits");
+  EXPECT_EQ(server.asked.size(), 1u);
+}
+
+TEST(CliCommands, BudgetsAreShownAndChanged) {
+  Server server;
+  server.replies["/conversations?limit=1"] = {
+      200, std::string("{\"conversations\":[],\"tiers\":[") + kTier + "]}"};
+  const std::string table =
+      "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
+      "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n";
+  EXPECT_EQ(server.Run(CliCommand::kBudgets).out, table);
+  server.replies[R"(POST /conversations/budgets{"ram_mib":300.0,"disk_gib":2.5})"] = {
+      200, std::string("{\"tiers\":[") + kTier + "]}"};
+  server.arguments.ram_mib = 300;
+  server.arguments.disk_gib = 2.5;
+  EXPECT_EQ(server.Run(CliCommand::kBudgets).out, table);
+  server.replies.clear();
+  server.replies[R"(POST /conversations/budgets{"ram_mib":300.0,"disk_gib":2.5})"] = {
+      400, R"({"error":{"message":"'ram_mib': too little"}})"};
+  const CliOutcome outcome = server.Run(CliCommand::kBudgets);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.error, "the server answers 400: 'ram_mib': too little");
 }
 
 TEST(CliCommands, ShowHasStagesAndParks) {
@@ -117,20 +260,27 @@ TEST(CliCommands, StatsOfTiersAndTokens) {
                                 "llamacpp:x 1\nparkade_lookup_tokens_total 1000\n"
                                 "parkade_hit_tokens_total{tier=\"disk\"} 750\n"
                                 "parkade_hit_tokens_total{tier=\"ram\"} 0\n"
-                                "parkade_miss_tokens_total{reason=\"new\"} 250\n"
+                                "parkade_hit_tokens_total{tier=\"slot\"} 50\n"
+                                "parkade_miss_tokens_total{reason=\"new\"} 200\n"
+                                "parkade_lookups_total{outcome=\"full\"} 2\n"
+                                "parkade_lookups_total{outcome=\"miss\"} 1\n"
                                 "parkade_saved_seconds_total 240.5\n"};
   CliOutcome outcome = server.Run(CliCommand::kStats);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_EQ(outcome.out,
-            "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
-            "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n"
-            "\n"
-            "TOKENS            COUNT    SHARE\n"
-            "looked up         1,000  100.0 %\n"
-            "reused from disk    750   75.0 %\n"
-            "computed, new       250   25.0 %\n"
-            "\n"
-            "saved reading time: 4 min 0 s\n");
+  EXPECT_EQ(
+      outcome.out,
+      "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
+      "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n"
+      "\n"
+      "The cache saved 750 of 1,000 prompt tokens (75.0 %): 750 from disk. Reading them again "
+      "would have\n"
+      "taken at least 4 min 0 s longer than restoring them. Lookups: 2 full, 1 miss.\n"
+      "\n"
+      "TOKENS             COUNT    SHARE\n"
+      "looked up          1,000  100.0 %\n"
+      "reused from disk     750   75.0 %\n"
+      "still in the slot     50    5.0 %\n"
+      "computed, new        200   20.0 %\n");
   outcome = server.Run(CliCommand::kStats, true);
   EXPECT_NE(outcome.out.find("\"parkade_lookup_tokens_total\": 1000.0"), std::string::npos)
       << outcome.out;

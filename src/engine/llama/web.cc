@@ -147,8 +147,7 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
       response.set_content(wrong.body, wrong.content_type);
       return;
     }
-    const bool ours =
-        at != std::string::npos || request.path.find("/slots/") != std::string::npos;
+    const bool ours = at != std::string::npos || request.path.find("/slots/") != std::string::npos;
     if (!ours || response.body.empty()) handler(request, response);
   };
   return RealSetErrorHandler(self, std::move(keep_ours), tag);
