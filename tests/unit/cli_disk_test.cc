@@ -26,7 +26,7 @@ class DiskCommandsTest : public TransferTest {
     arguments_.ids = {ToHex(Id(1))};
     const absl::StatusOr<HttpCall> call = OpenDiskApi(arguments_.disk);
     if (!call.ok()) return {1, "", std::string(call.status().message())};
-    return RunCacheCommand(arguments_, *call, 1'800'000'000);
+    return RunCacheCommand(arguments_, *call, {1'800'000'000, 0});
   }
 
   CliArguments arguments_;

@@ -17,6 +17,7 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_memory_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_promotion_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_shared_reads_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_sums_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_thinning_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_threads_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_tiers_test.cc

@@ -116,5 +116,79 @@ TEST_F(ManagerEviction, RanksAreTheOrderInWhichTheyGo) {
   EXPECT_EQ(gone, (std::vector<std::size_t>{0, 1, 2, 4, 5, 6, 7}));
 }
 
+// Chats of one and of several parks, forks of them, some asked for more often, one pinned.
+std::vector<ConversationInfo> ParkAVariety(Rig& rig) {
+  std::vector<std::vector<Token>> texts;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const bool fork = i % 3 == 2;
+    texts.push_back(fork ? Fork(texts[i - 2], 200, 900 + i, 150) : Tokens(800 + i, 300));
+    auto engine = rig.MakeEngine();
+    if (fork) {
+      rig.Run(*engine, texts[i]);
+    } else {
+      engine->Append(texts[i]);
+    }
+    rig.Park(*engine);
+    if (i % 4 == 1) {
+      engine->Append(Tokens(700 + i, 200));
+      rig.Park(*engine);
+    }
+  }
+  // More hits, so that the oldest is not the first to go.
+  for (int hit = 0; hit < 3; ++hit) {
+    auto engine = rig.MakeEngine();
+    rig.Run(*engine, Fork(texts[0], 300, 600 + hit, 5));
+  }
+  const std::vector<ConversationInfo> listed = rig.cache().List(100, ConversationId());
+  EXPECT_TRUE(rig.cache().Pin(listed[listed.size() / 2].id, true, "kept").ok());
+  return rig.cache().List(100, ConversationId());
+}
+
+// The rank that is announced is the order in which conversations go.
+void ExpectRanksAreTheOrder(Rig& rig, TierKind kind, FaultyTier& tier, std::uint64_t beside) {
+  const std::vector<ConversationInfo> announced = ParkAVariety(rig);
+  ASSERT_EQ(announced.size(), 12u);
+  std::vector<ConversationId> wanted(announced.size());
+  std::size_t stay = 0;
+  for (const ConversationInfo& info : announced) {
+    ASSERT_LT(info.evict_rank, wanted.size());
+    wanted[info.evict_rank] = info.id;
+    stay += info.pinned ? 1 : 0;
+  }
+  std::vector<ConversationId> gone;
+  std::vector<ConversationInfo> left = announced;
+  for (int step = 0; step < 200 && left.size() > stay; ++step) {
+    const std::uint64_t used = tier.usage().used_bytes;
+    ASSERT_TRUE(rig.cache().SetBudget(kind, beside + used - 1).ok());
+    const std::vector<ConversationInfo> now = rig.cache().List(100, ConversationId());
+    for (const ConversationInfo& before : left) {
+      const bool here =
+          std::any_of(now.begin(), now.end(),
+                      [&before](const ConversationInfo& info) { return info.id == before.id; });
+      if (!here) gone.push_back(before.id);
+    }
+    left = now;
+    if (tier.usage().used_bytes == used) break;  // nothing else may go
+  }
+  // What the pinned one stands on stays as well.
+  EXPECT_GE(gone.size(), announced.size() - 2);
+  wanted.resize(gone.size());
+  EXPECT_EQ(gone, wanted);
+}
+
+TEST(ManagerRanks, AreTheOrderInWhichConversationsLeaveRam) {
+  Rig rig;
+  const std::uint64_t beside = (256ull << 20) - rig.ram().usage().budget_bytes;
+  ExpectRanksAreTheOrder(rig, TierKind::kRam, rig.ram(), beside);
+}
+
+TEST(ManagerRanks, AreTheOrderInWhichConversationsLeaveTheDisk) {
+  RigOptions options;
+  options.ram = false;
+  options.durable = true;
+  Rig rig(options);
+  ExpectRanksAreTheOrder(rig, TierKind::kDisk, rig.durable(), 0);
+}
+
 }  // namespace
 }  // namespace parkade::test

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/manager/catalogue.h"
 #include "tests/unit/manager_rig.h"
 
 namespace parkade::test {
@@ -186,6 +188,19 @@ TEST(ManagerSessions, ANameGivenByPinIsOneToo) {
   other->Append(Tokens(2, 100));
   ASSERT_EQ(Save(rig, *other, "theirs").status(), absl::OkStatus());
   EXPECT_TRUE(absl::IsAlreadyExists(rig.cache().Pin(chat, true, "theirs")));
+  // Without a word about names it keeps its own; an empty one takes it away, for good.
+  ASSERT_EQ(rig.cache().Pin(chat, false, std::nullopt), absl::OkStatus());
+  EXPECT_EQ(rig.cache().Get(chat)->name, "mine");
+  ASSERT_EQ(rig.cache().Pin(chat, true, ""), absl::OkStatus());
+  EXPECT_EQ(rig.cache().Get(chat)->name, "");
+  EXPECT_TRUE(absl::IsNotFound(rig.cache().FindSession("mine").status()));
+  rig.Settle();
+  rig.Close();
+  rig.Open();
+  ASSERT_TRUE(rig.cache().Get(chat).has_value());
+  EXPECT_EQ(rig.cache().Get(chat)->name, "");
+  EXPECT_TRUE(rig.cache().Get(chat)->pinned);
+  ASSERT_EQ(rig.cache().Pin(chat, true, "mine"), absl::OkStatus());
   // A save takes the name away; the chat itself stays.
   ASSERT_EQ(Save(rig, *other, "mine").status(), absl::OkStatus());
   ASSERT_TRUE(rig.cache().Get(chat).has_value());
@@ -263,26 +278,66 @@ TEST(ManagerSessions, WhatCanNotBeStoredHasNoName) {
   ExpectRestores(rig, "name", Tokens(1, 300));
 }
 
-TEST(ManagerSessions, PinsHoldAtMostFourFifthsOfATier) {
-  Rig rig(Durable());
-  auto engine = rig.MakeEngine();
-  const std::vector<Token> text = Tokens(1, 600);
-  engine->Append(absl::MakeConstSpan(text).subspan(0, 300));
-  rig.Park(*engine);
-  const std::uint64_t used = rig.durable().usage().used_bytes;
-  ASSERT_TRUE(rig.cache().SetBudget(TierKind::kDisk, used * 5 / 2).ok());
-  ASSERT_EQ(Save(rig, *engine, "first").status(), absl::OkStatus());
-  engine->Append(absl::MakeConstSpan(text).subspan(300));
-  // 600 tokens are more than 80 % of the room for 750; only the new ones count once more.
-  EXPECT_EQ(Save(rig, *engine, "second").status().code(), absl::StatusCode::kOk);
-  ASSERT_TRUE(rig.cache().SetBudget(TierKind::kDisk, used * 22 / 10).ok());
-  engine->Append(Tokens(5, 30));
-  EXPECT_TRUE(absl::IsResourceExhausted(Save(rig, *engine, "third").status()));
-  EXPECT_TRUE(Named(rig, "third").empty());
+// A budget of which the pins hold so much that `bytes` are left for more of them.
+absl::Status LeaveForPins(Rig& rig, std::uint64_t bytes) {
   for (const TierInfo& tier : rig.cache().Tiers()) {
     if (tier.kind != TierKind::kDisk) continue;
-    EXPECT_EQ(tier.pinned_bytes, 600u * 8 * 64);
+    return rig.cache().SetBudget(TierKind::kDisk, (tier.pinned_bytes + bytes) * 5 / 4 + 1);
   }
+  return absl::InternalError("no disk");
+}
+
+std::uint64_t PinnedBytes(Rig& rig) {
+  for (const TierInfo& tier : rig.cache().Tiers()) {
+    if (tier.kind == TierKind::kDisk) return tier.pinned_bytes;
+  }
+  return 0;
+}
+
+TEST(ManagerSessions, PinsHoldAtMostFourFifthsOfATier) {
+  constexpr std::uint64_t kRowBytes = 8 * 64;
+  Rig rig(Durable());
+  auto engine = rig.MakeEngine();
+  const std::vector<Token> text = Tokens(1, 3000);
+  engine->Append(absl::MakeConstSpan(text).subspan(0, 1500));
+  rig.Park(*engine);
+  const std::uint64_t used = rig.durable().usage().used_bytes;
+  ASSERT_TRUE(rig.cache().SetBudget(TierKind::kDisk, used * 3).ok());
+  ASSERT_EQ(Save(rig, *engine, "first").status(), absl::OkStatus());
+  EXPECT_EQ(PinnedBytes(rig), 1500 * kRowBytes + kNameBytes);
+  engine->Append(absl::MakeConstSpan(text).subspan(1500));
+  // 4,500 tokens would be too many; only the new ones count once more.
+  EXPECT_EQ(Save(rig, *engine, "second").status(), absl::OkStatus());
+  EXPECT_EQ(PinnedBytes(rig), 3000 * kRowBytes + 2 * kNameBytes);
+  engine->Append(Tokens(5, 100));
+  ASSERT_TRUE(LeaveForPins(rig, 100 * kRowBytes).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Save(rig, *engine, "third").status()));
+  EXPECT_TRUE(Named(rig, "third").empty());
+  EXPECT_EQ(PinnedBytes(rig), 3000 * kRowBytes + 2 * kNameBytes);
+  ASSERT_TRUE(LeaveForPins(rig, 100 * kRowBytes + kNameBytes).ok());
+  EXPECT_EQ(Save(rig, *engine, "third").status(), absl::OkStatus());
+}
+
+// A name costs rows and small files, and nothing of it may be evicted.
+TEST(ManagerSessions, NamesAloneDoNotFillATier) {
+  Rig rig(Durable());
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 300));
+  ASSERT_EQ(Save(rig, *engine, "name 0").status(), absl::OkStatus());
+  ASSERT_TRUE(LeaveForPins(rig, 3 * kNameBytes).ok());
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_EQ(Save(rig, *engine, "name " + std::to_string(i)).status(), absl::OkStatus());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Save(rig, *engine, "name 4").status()));
+  // One that is there may be saved again.
+  EXPECT_EQ(Save(rig, *engine, "name 2").status(), absl::OkStatus());
+  ASSERT_TRUE(rig.cache().Forget(Named(rig, "name 1").at(0).id).ok());
+  EXPECT_EQ(Save(rig, *engine, "name 4").status(), absl::OkStatus());
+  const std::uint64_t pinned = PinnedBytes(rig);
+  EXPECT_EQ(pinned, 300 * 8 * 64 + 4 * kNameBytes);
+  rig.Close();
+  rig.Open();
+  EXPECT_EQ(PinnedBytes(rig), pinned);
 }
 
 }  // namespace
