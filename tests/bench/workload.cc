@@ -40,6 +40,7 @@ const std::vector<Workload>& Workloads() {
       {"split", "a long image in two stages against one", RunSplit},
       {"capture", "20 turns of 200 tokens on 10,000: bytes copied and written", RunCapture},
       {"lookup", "10,000 conversations of 32,000 tokens: time, memory, opening", RunLookup},
+      {"api", "parkade-server with 10,000 conversations: scrapes and lists", RunApi},
       {"copy", "import into engine memory against memcpy", RunCopy},
       {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},
       {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},

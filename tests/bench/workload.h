@@ -50,6 +50,7 @@ struct Workload {
 const std::vector<Workload>& Workloads();
 const Workload* FindWorkload(std::string_view name);
 
+absl::StatusOr<Outcome> RunApi(const BenchOptions& options);
 absl::StatusOr<Outcome> RunChurn(const BenchOptions& options);
 absl::StatusOr<Outcome> RunSequential(const BenchOptions& options);
 absl::StatusOr<Outcome> RunSplit(const BenchOptions& options);

@@ -248,7 +248,7 @@ class ExportTest(Exports, ServerTest):
                 else:
                     self.assertEqual(ours[key], theirs[key], key)
 
-        ours = self.on_disk("ls")
+        ours = self.on_disk("ls", "--by", "id")
         for our, their in zip(ours["conversations"], listed, strict=True):
             same(our, their)
         for chat, their in shown.items():

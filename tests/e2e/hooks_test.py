@@ -171,6 +171,60 @@ class HooksTest(ServerTest):
             self.assertEqual(set(error), {"code", "message", "type"})
             self.assertEqual(error["code"], status)
 
+    def test_a_path_that_takes_another_method(self):
+        server = self.three_requests()
+        chat = server.conversations()[0]["id"]
+        for path, allowed in (("/conversations", "GET"), ("/conversations/lookups", "GET"),
+                              ("/conversations/budgets", "POST"),
+                              (f"/conversations/{chat}", "GET, DELETE"),
+                              (f"/conversations/{chat}/pin", "POST")):
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+                if method in allowed.split(", "):
+                    continue
+                connection = server.connection()
+                connection.request(method, path, "{}", {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                body = response.read().decode()
+                connection.close()
+                self.assertEqual(response.status, 405, f"{method} {path}: {body}")
+                self.assertEqual(response.headers["Allow"], allowed, f"{method} {path}")
+                self.assertEqual(json.loads(body)["error"],
+                                 {"code": 405, "message": f"this path takes {allowed}",
+                                  "type": "invalid_request_error"})
+        for path in ("/conversations/x/y/z", "/conversationsx", "/nothing"):
+            self.assertEqual(server.request("PUT", path, {})[0], 404, path)
+        self.assertEqual(len(server.conversations()), 2)
+
+    def test_a_budget_below_the_buffers(self):
+        server = self.three_requests()
+        before = server.tiers()
+        error = server.json("POST", "/conversations/budgets", {"ram_mib": 5, "disk_gib": 1},
+                            400)["error"]["message"]
+        least = int(re.search(r"so (\d+) is the least, or 0 for no images in ram$", error)[1])
+        self.assertEqual({kind: tier["budget_bytes"] for kind, tier in server.tiers().items()},
+                         {kind: tier["budget_bytes"] for kind, tier in before.items()})
+        server.json("POST", "/conversations/budgets", {"ram_mib": least - 1}, 400)
+        server.json("POST", "/conversations/budgets", {"ram_mib": least})
+        self.assertGreater(server.tiers()["ram"]["budget_bytes"], 0)
+        self.assertLessEqual(server.tiers()["ram"]["budget_bytes"], 1 << 20)
+        server.json("POST", "/conversations/budgets", {"ram_mib": 0})
+        self.assertEqual(server.tiers()["ram"]["budget_bytes"], 0)
+
+    def test_a_name_is_given_kept_and_taken_away(self):
+        server = self.three_requests()
+        chat = server.conversations()[0]["id"]
+        for body, wanted in (({"pinned": True, "name": "mine"}, (True, "mine")),
+                             ({"pinned": False}, (False, "mine")),
+                             ({"pinned": True, "name": ""}, (True, None)),
+                             ({"pinned": False}, (False, None))):
+            pinned = server.json("POST", f"/conversations/{chat}/pin", body)
+            self.assertEqual((pinned["pinned"], pinned["name"]), wanted, body)
+        server.wait_parked()
+        server.kill()
+        server = self.start(DENSE)
+        self.assertEqual({c["name"] for c in server.conversations()}, {None})
+        self.assertEqual(len(server.conversations()), 2)
+
     def test_routes_are_behind_the_key(self):
         server = self.start(DENSE, "--api-key", "secret")
         for method, path in (("GET", "/conversations"), ("GET", "/conversations/lookups"),

@@ -43,7 +43,7 @@ class ManagerSums : public ::testing::Test {
     if (parent != kNoHandle && catalogue_.Get(parent)->tip() < at) return;
     const Handle handle = catalogue_.Create({1, ++last_id_}, Digest128{1, 1}, parent, at, 5);
     // One that holds nothing is taken away by the first look at it.
-    Park(handle, Below(2) == 0 ? 0 : 1 + Below(100));
+    Park(handle, parent != kNoHandle && Below(2) == 0 ? 0 : 1 + Below(100));
   }
 
   void Park(Handle handle, std::uint32_t tokens) {

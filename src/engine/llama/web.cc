@@ -63,6 +63,20 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
   return answer;
 }
 
+// A path of ours that was asked with a method for which there is no route comes as a 404 without a
+// body.
+bool AnsweredWrongMethod(const httplib::Request& request, httplib::Response& response) {
+  const std::size_t at = request.path.find("/conversations");
+  if (at == std::string::npos || response.status != 404 || !response.body.empty()) return false;
+  const std::string_view allowed = AllowedMethods(std::string_view(request.path).substr(at));
+  if (allowed.empty()) return false;
+  const ApiResponse wrong = WrongMethodResponse(allowed);
+  response.status = wrong.status;
+  response.set_header("Allow", std::string(allowed));
+  response.set_content(wrong.body, wrong.content_type);
+  return true;
+}
+
 }  // namespace
 
 void SetWeb(WebOptions options) { Web() = std::move(options); }
@@ -130,24 +144,13 @@ httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler
                                  std::false_type tag) __asm__("__wrap_" PARKADE_SET_ERROR_HANDLER);
 
 // llama-server gives every 404 the body of an unknown path. Ours say which conversation it is that
-// is not there. A path of ours that was asked with a method for which there is no route comes here
-// as a 404 without a body.
+// is not there.
 httplib::Server& SetErrorHandler(httplib::Server* self, httplib::Server::Handler handler,
                                  std::false_type tag) {
   auto keep_ours = [handler](const httplib::Request& request, httplib::Response& response) {
-    const std::size_t at = request.path.find("/conversations");
-    const std::string_view allowed =
-        at != std::string::npos && response.status == 404 && response.body.empty()
-            ? AllowedMethods(std::string_view(request.path).substr(at))
-            : "";
-    if (!allowed.empty()) {
-      const ApiResponse wrong = WrongMethodResponse(allowed);
-      response.status = wrong.status;
-      response.set_header("Allow", std::string(allowed));
-      response.set_content(wrong.body, wrong.content_type);
-      return;
-    }
-    const bool ours = at != std::string::npos || request.path.find("/slots/") != std::string::npos;
+    if (parkade::AnsweredWrongMethod(request, response)) return;
+    const bool ours = request.path.find("/conversations") != std::string::npos ||
+                      request.path.find("/slots/") != std::string::npos;
     if (!ours || response.body.empty()) handler(request, response);
   };
   return RealSetErrorHandler(self, std::move(keep_ours), tag);
