@@ -322,17 +322,9 @@ absl::Status CacheImpl::PutIdentityInto(std::size_t tier, const Digest128& diges
 }
 
 void CacheImpl::Touch(Handle handle, bool hit) {
-  // What a conversation stands on was used with it.
   // Later than any use before, so that uses within one millisecond keep their order.
   last_touch_unix_ms_ = std::max(NowUnixMs(), last_touch_unix_ms_ + 1);
-  while (handle != kNoHandle) {
-    Conversation* conversation = catalogue_.Get(handle);
-    conversation->attributes.last_used_unix_ms = last_touch_unix_ms_;
-    if (hit) ++conversation->attributes.hits;
-    conversation->attributes_dirty = true;
-    hit = false;
-    handle = conversation->parent;
-  }
+  catalogue_.Touch(handle, last_touch_unix_ms_, hit);
 }
 
 void CacheImpl::WriteAttributes(bool all) {
@@ -391,6 +383,7 @@ void CacheImpl::HousekeepingLoop() {
       absl::MutexLock lock(&mu_);
       auto stop = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
       if (mu_.AwaitWithTimeout(absl::Condition(&stop), absl::Seconds(1))) return;
+      ranks_ = nullptr;  // nobody pays for its memory for long
     }
     for (const auto& tier : tiers_) tier->Tick();
     TrimIndex();

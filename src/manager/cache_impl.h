@@ -225,6 +225,14 @@ class CacheImpl : public ConversationCache {
     std::vector<EvictionCandidate> candidates;
     std::vector<ConversationId> ids;
   };
+  // The places of all conversations in the order of eviction, as of one moment or nearly so.
+  struct Ranks {
+    std::uint64_t version = 0;        // of the catalogue
+    std::vector<ConversationId> ids;  // ascending
+    std::vector<std::uint32_t> ranks;
+  };
+  // Those found last, as long as nothing has changed: whoever lists pages asks again and again.
+  std::shared_ptr<const Ranks> EvictionOrder() const ABSL_LOCKS_EXCLUDED(mu_);
   // Between two pieces: a mutex that is taken again at once mostly stays with its thread.
   static void LetOthersIn() { absl::SleepFor(absl::Microseconds(50)); }
   // Of one tier (tier bit) or of all (0). `pinning`: pinned conversations stay there.
@@ -373,7 +381,8 @@ class CacheImpl : public ConversationCache {
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);  // by tier
-  std::map<std::size_t, ThinningState> thinning_ ABSL_GUARDED_BY(mu_);       // by tier
+  mutable std::shared_ptr<const Ranks> ranks_ ABSL_GUARDED_BY(mu_);
+  std::map<std::size_t, ThinningState> thinning_ ABSL_GUARDED_BY(mu_);  // by tier
   std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit
   std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -121,6 +121,10 @@ class Catalogue {
   void SetPending(Handle handle, ParkState* park, std::shared_ptr<PendingPark> pending);
   // Costs a step for each ancestor; unpinning one more for each sibling.
   void SetPinned(Handle handle, bool pinned);
+  // It was used, and what it stands on with it; `hit`: something of it was restored.
+  void Touch(Handle handle, std::int64_t now_unix_ms, bool hit);
+  // Another one whenever something changed that the order of eviction follows from.
+  std::uint64_t version() const { return version_; }
   // Finds out anew what is pinned: after attributes and parents were filled in from outside.
   void RecountPins();
 
@@ -224,6 +228,7 @@ class Catalogue {
   std::uint64_t held_bytes_ = 0;  // conversations and parks
   std::uint64_t hashed_pages_ = 0;
   std::uint32_t unindexed_ = 0;
+  std::uint64_t version_ = 0;
   std::array<std::uint32_t, kMostTiers> conversations_in_ = {};
   std::array<std::uint64_t, kMostTiers> pinned_bytes_ = {};
   std::shared_ptr<const StageMap> last_stages_;  // most parks share one

@@ -77,15 +77,30 @@ std::vector<ConversationInfo> CacheImpl::List(std::uint32_t limit,
     more = it != by_id.end();
   }
   if (list.empty()) return list;
-  const Snapshot all = TakeSnapshot(0, true);
-  const std::vector<std::uint32_t> ranks = EvictionRanks(all.candidates);
+  const std::shared_ptr<const Ranks> order = EvictionOrder();
   for (ConversationInfo& info : list) {
-    const auto place = std::lower_bound(all.ids.begin(), all.ids.end(), info.id);
+    const auto place = std::lower_bound(order->ids.begin(), order->ids.end(), info.id);
     // Gone by now: it was the first to go.
-    if (place == all.ids.end() || !(*place == info.id)) continue;
-    info.evict_rank = ranks[static_cast<std::size_t>(place - all.ids.begin())];
+    if (place == order->ids.end() || !(*place == info.id)) continue;
+    info.evict_rank = order->ranks[static_cast<std::size_t>(place - order->ids.begin())];
   }
   return list;
+}
+
+std::shared_ptr<const CacheImpl::Ranks> CacheImpl::EvictionOrder() const {
+  auto order = std::make_shared<Ranks>();
+  {
+    absl::MutexLock lock(&mu_);
+    order->version = catalogue_.version();
+    if (ranks_ != nullptr && ranks_->version == order->version) return ranks_;
+  }
+  Snapshot all = TakeSnapshot(0, true);
+  order->ranks = EvictionRanks(all.candidates);
+  order->ids = std::move(all.ids);
+  absl::MutexLock lock(&mu_);
+  // Of a later version than it says at worst: then it is found anew the next time.
+  ranks_ = order;
+  return order;
 }
 
 std::optional<ConversationInfo> CacheImpl::Get(const ConversationId& id) const {

@@ -110,7 +110,7 @@ class CommandLineTest(ServerTest):
 
     def test_why_the_last_prompt_was_read_again(self):
         head = "the way he said it " * 20
-        body = " ".join("the people made water and the oil" for _ in range(100))
+        body = " ".join("the people made water and the oil" for _ in range(300))
         self.server.ask(head + "It is 12:34:51 now. " + body, 1)
         answer = self.server.ask(head + "It is 12:34:57 now. " + body, 1)
         lookup = self.server.last_lookup()
