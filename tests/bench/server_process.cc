@@ -242,7 +242,8 @@ absl::Status ServerProcess::WaitReady(bool cache) {
 }
 
 absl::Status ServerProcess::Ask(const std::string& path, const std::string* body,
-                                const std::function<void(std::string_view)>& take) {
+                                const std::function<void(std::string_view)>& take,
+                                const char* method) {
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> easy(curl_easy_init(),
                                                                  &curl_easy_cleanup);
   if (easy == nullptr) return absl::InternalError("libcurl can't be used");
@@ -261,6 +262,7 @@ absl::Status ServerProcess::Ask(const std::string& path, const std::string* body
     curl_easy_setopt(easy.get(), CURLOPT_POSTFIELDS, body->c_str());
     curl_easy_setopt(easy.get(), CURLOPT_POSTFIELDSIZE, static_cast<long>(body->size()));
   }
+  if (method != nullptr) curl_easy_setopt(easy.get(), CURLOPT_CUSTOMREQUEST, method);
   const CURLcode code = curl_easy_perform(easy.get());
   if (code == CURLE_OK) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(path, ": ", curl_easy_strerror(code)));
@@ -272,6 +274,16 @@ absl::StatusOr<std::string> ServerProcess::GetText(const std::string& path) {
       Ask(path, nullptr, [&text](std::string_view piece) { text.append(piece); });
   if (!asked.ok()) return asked;
   return text;
+}
+
+absl::Status ServerProcess::Delete(const std::string& path) {
+  std::string text;
+  const absl::Status asked = Ask(
+      path, nullptr, [&text](std::string_view piece) { text.append(piece); }, "DELETE");
+  if (!asked.ok()) return asked;
+  const json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_discarded() && !parsed.contains("error")) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("DELETE ", path, ": ", text));
 }
 
 absl::StatusOr<json> ServerProcess::GetJson(const std::string& path) {

@@ -45,6 +45,7 @@ class ServerProcess {
   absl::StatusOr<nlohmann::json> GetJson(const std::string& path);
   absl::StatusOr<nlohmann::json> PostJson(const std::string& path, const nlohmann::json& body);
   absl::StatusOr<std::string> GetText(const std::string& path);
+  absl::Status Delete(const std::string& path);
   // Waits until a conversation is durable up to this many tokens.
   absl::Status WaitDurable(std::uint32_t tokens);
   std::uint64_t resident_bytes() const;
@@ -55,8 +56,9 @@ class ServerProcess {
   bool Running();
   absl::Status WaitReady(bool cache);
   // Hands every piece of the answer's body to `take` as it comes.
+  // `method`: other than GET without a body and POST with one.
   absl::Status Ask(const std::string& path, const std::string* body,
-                   const std::function<void(std::string_view)>& take);
+                   const std::function<void(std::string_view)>& take, const char* method = nullptr);
 
   pid_t pid_;
   const int port_;

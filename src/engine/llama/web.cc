@@ -56,6 +56,7 @@ server_http_res_ptr Answer(const char* method, const std::string& path,
     QueryParameters query(request.params.begin(), request.params.end());
     response = Handle(*Web().cache, method, path, query, request.body);
   }
+  if (response.status == 405) answer->headers["Allow"] = std::string(AllowedMethods(path));
   answer->status = response.status;
   answer->content_type = response.content_type;
   answer->data = std::move(response.body);
