@@ -1,4 +1,4 @@
-"""What a scrape says does not grow with the conversations: parkade-bench's workload `api`, small."""
+"""A scrape does not grow with the conversations: parkade-bench's workload `api`, small."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""parkade, the tool, at a running server: what it shows, in how many columns, and what it changes."""
+"""parkade, the tool, at a running server: what it shows and changes, in how many columns."""
 
 import json
 import os
@@ -118,8 +118,8 @@ class CommandLineTest(ServerTest):
         total = answer.raw["tokens_evaluated"]
         again = lookup["miss_tokens"]["diverged"]
         self.assertIn(f"{lookup['reused_tokens']:,} of {total:,} prompt tokens reused", text)
-        self.assertIn(f"{again:,} computed, diverged: the prompt differs from what is kept at token "
-                      f"{lookup['first_difference']:,} (a clock time that changes in every "
+        self.assertIn(f"{again:,} computed, diverged: the prompt differs from what is kept at "
+                      f"token {lookup['first_difference']:,} (a clock time that changes in every "
                       "request). Only what stands before it can be reused", text)
         self.assertEqual(len(self.run_tool("lookups", "--limit", "1").splitlines()), 2)
         self.assertEqual(len(self.run_tool("lookups").splitlines()), 3)
@@ -145,7 +145,8 @@ class CommandLineTest(ServerTest):
     def test_pages(self):
         """They need no server."""
         for words, begin in ((("man",), ".TH PARKADE 1"), (("help",), "parkade looks into"),
-                             (("completion", "bash"), "# Completion"), (("help", "ls"), "parkade ls")):
+                             (("completion", "bash"), "# Completion"),
+                             (("help", "ls"), "parkade ls")):
             done = subprocess.run([TOOL, *words], capture_output=True, text=True, check=True,
                                   timeout=DEADLINE_S)
             self.assertEqual(done.stdout[:len(begin)], begin)
