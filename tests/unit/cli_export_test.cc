@@ -207,6 +207,22 @@ TEST_F(ExportTest, WhatCannotBeNamed) {
   EXPECT_TRUE(Files().empty());
 }
 
+TEST_F(ExportTest, AShortenedIdNamesOne) {
+  PutChat(1);
+  PutChat(2);
+  PutChat(3);
+  Name(*source_, 3, "", 100);  // forgotten, kept for forks
+  EXPECT_EQ(Export("0000000000007").status().message(),
+            "the ids of 2 conversations begin with 0000000000007; give more digits");
+  EXPECT_EQ(Export("000000000000777a").status().message(),
+            "no conversation has the id or name '000000000000777a'");
+  // Fewer than four digits are a name.
+  EXPECT_EQ(Export("000").status().message(), "no conversation has the id or name '000'");
+  const auto report = Export("0000000000007778");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->id, Id(1));
+}
+
 TEST_F(ExportTest, AFileIsReplacedOnlyOnDemand) {
   PutChat(1);
   std::filesystem::create_directories(root_ + "/files");
