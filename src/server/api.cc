@@ -159,7 +159,9 @@ std::optional<Route> ParseRoute(std::string_view path) {
 // Empty: no such path.
 std::string_view MethodsOf(const Route& route) {
   if (route.second.empty()) {
-    if (route.first.empty() || route.first == "lookups") return "GET";
+    // The page is not answered here, but it is a path all the same.
+    const bool read_only = route.first.empty() || route.first == "lookups" || route.first == "ui";
+    if (read_only) return "GET";
     return route.first == "budgets" ? "POST" : "GET, DELETE";
   }
   return route.second == "pin" ? "POST" : "";

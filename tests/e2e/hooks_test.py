@@ -175,6 +175,7 @@ class HooksTest(ServerTest):
         server = self.three_requests()
         chat = server.conversations()[0]["id"]
         for path, allowed in (("/conversations", "GET"), ("/conversations/lookups", "GET"),
+                              ("/conversations/ui", "GET"),
                               ("/conversations/budgets", "POST"),
                               (f"/conversations/{chat}", "GET, DELETE"),
                               (f"/conversations/{chat}/pin", "POST")):

@@ -236,6 +236,7 @@ TEST_F(ApiTest, PathsAndMethods) {
   EXPECT_EQ(cache.conversations.size(), 2u);
   EXPECT_EQ(AllowedMethods("/conversations"), "GET");
   EXPECT_EQ(AllowedMethods("/conversations/lookups"), "GET");
+  EXPECT_EQ(AllowedMethods("/conversations/ui"), "GET");
   EXPECT_EQ(AllowedMethods("/conversations/budgets"), "POST");
   EXPECT_EQ(AllowedMethods(one), "GET, DELETE");
   EXPECT_EQ(AllowedMethods(one + "/pin"), "POST");

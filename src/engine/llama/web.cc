@@ -74,6 +74,7 @@ bool AnsweredWrongMethod(const httplib::Request& request, httplib::Response& res
   const ApiResponse wrong = WrongMethodResponse(allowed);
   response.status = wrong.status;
   response.set_header("Allow", std::string(allowed));
+  response.set_header("Cache-Control", "no-store");
   response.set_content(wrong.body, wrong.content_type);
   return true;
 }
