@@ -30,6 +30,9 @@ struct CacheOptions {
   // the buffers leave of ram_budget_bytes or, where that is less, of kFixedBytes; at least
   // kLeastIndexBytes. Set by tests.
   std::uint64_t index_bytes = 0;
+  // Page hashes are HMACs under this key; empty: XXH3, seeded with the durable tier's secret. Set
+  // by programs whose durable tiers are encrypted; always the same for one directory.
+  std::string page_hash_key;
   // Threads that read and check ahead of the import.
   int reader_threads = 2;
   // Longest wait of a request for bytes that are being read, without progress.

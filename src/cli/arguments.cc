@@ -152,6 +152,7 @@ absl::Status TakeTexts(const Words& words, CliArguments* arguments) {
   text("--url", &arguments->url);
   text("--api-key", &arguments->api_key);
   text("--disk", &arguments->disk);
+  text("--key-file", &arguments->key_file);
   text("--by", &arguments->by);
   if (words.options.contains("--name")) arguments->name = words.options.at("--name");
   arguments->json = words.options.contains("--json");

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/cli/command_table.h"
+#include "src/format/sealing.h"
 
 namespace parkade {
 
@@ -24,7 +25,9 @@ struct CliArguments {
   std::string shell;       // completion
   std::string url = "http://127.0.0.1:8080";
   std::string api_key;
-  std::string disk;  // the directory; empty: a server is asked
+  std::string disk;      // the directory; empty: a server is asked
+  std::string key_file;  // of that directory; empty: it is not encrypted
+  SharedSealKey key;     // what that file holds; read by main
   // import: what the tier may take and must leave, as the server is told; none: all that is free.
   // budgets: new ones; none: as it is.
   std::optional<double> disk_gib;

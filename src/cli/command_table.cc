@@ -113,7 +113,8 @@ std::vector<CliCommandSpec> CommandsOnFiles() {
        .operands = {{.name = "ID|NAME"}, {.name = "FILE", .value = CliValue::kFile}},
        .needs = "an id or name, and a file",
        .about = "writes one conversation, all its stages, into a file",
-       .options = {{.name = "--force", .about = "also over a file of that name"}}},
+       .options = {{.name = "--force", .about = "also over a file of that name"}},
+       .details = {"With --key-file the file is encrypted with the same key."}},
       {.command = CliCommand::kImport,
        .name = "import",
        .place = CliPlace::kDisk,
@@ -188,6 +189,10 @@ const std::vector<CliOption>& CliSharedOptions() {
        .argument = "PATH",
        .about = "the directory of a disk tier, which no server may hold",
        .value = CliValue::kFolder},
+      {.name = "--key-file",
+       .argument = "FILE",
+       .about = "the key of an encrypted directory, as given to the server",
+       .value = CliValue::kFile},
       {.name = "--json", .about = "one JSON value in place of tables"},
       {.name = "--help", .about = "what the command does and takes"}};
   return options;
@@ -200,7 +205,7 @@ std::vector<CliOption> CliOptionsOf(const CliCommandSpec& command) {
     bool taken = true;
     if (of_server) {
       taken = command.place == CliPlace::kServer || command.place == CliPlace::kServerOrDisk;
-    } else if (shared.name == "--disk") {
+    } else if (shared.name == "--disk" || shared.name == "--key-file") {
       taken = command.place == CliPlace::kDisk || command.place == CliPlace::kServerOrDisk;
     } else if (shared.name == "--json") {
       taken = command.place != CliPlace::kNowhere;

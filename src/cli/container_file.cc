@@ -81,7 +81,7 @@ class ContainerFile::Walker {
   absl::Status CheckHeader() {
     const absl::StatusOr<std::string> bytes = ReadString(kContainerHeaderBytes);
     if (!bytes.ok()) return bytes.status();
-    if (*bytes != EncodeContainerHeader(file_.header_)) {
+    if (*bytes != EncodeContainerHeader(file_.header_, file_.key_ != nullptr)) {
       return Fault(absl::DataLossError("the header has changed"));
     }
     return absl::OkStatus();
@@ -102,13 +102,13 @@ class ContainerFile::Walker {
   absl::StatusOr<SegmentHead> ReadHead() {
     begin_ = offset_;
     std::uint64_t needed = 0;
-    absl::StatusOr<SegmentHead> head = DecodeSegmentHead("", &needed);
+    absl::StatusOr<SegmentHead> head = DecodeSegmentHead("", &needed, file_.key_.get());
     std::string bytes;
     while (absl::IsOutOfRange(head.status())) {
       const absl::StatusOr<std::string> more = ReadString(needed - bytes.size());
       if (!more.ok()) return more.status();
       bytes += *more;
-      head = DecodeSegmentHead(bytes, &needed);
+      head = DecodeSegmentHead(bytes, &needed, file_.key_.get());
     }
     if (!head.ok()) return Fault(head.status());
     return head;
@@ -121,29 +121,41 @@ class ContainerFile::Walker {
     if (!park.ok()) return Fault(park.status());
     std::vector<ExtentBytes> payload;
     for (const StoredExtent& extent : park->extents) {
-      absl::StatusOr<ExtentBytes> raw = ReadExtent(park->record.summary.key, extent);
+      absl::StatusOr<ExtentBytes> raw =
+          ReadExtent(head->sealer.get(), park->record.summary.key, extent);
       if (!raw.ok()) return raw.status();
       payload.push_back(*std::move(raw));
     }
     return visit ? visit(park->record, payload) : absl::OkStatus();
   }
 
-  absl::StatusOr<ExtentBytes> ReadExtent(const ParkKey& key, const StoredExtent& extent) {
+  absl::StatusOr<ExtentBytes> ReadExtent(const Sealer* sealer, const ParkKey& key,
+                                         const StoredExtent& extent) {
     if (absl::Status s = SkipPadding(); !s.ok()) return s;
     const absl::StatusOr<std::string> header = ReadString(kExtentHeaderBytes);
     if (!header.ok()) return header.status();
-    if (absl::Status s = CheckExtentHeader(*header, key, extent); !s.ok()) return Fault(s);
+    if (sealer == nullptr) {
+      if (absl::Status s = CheckExtentHeader(*header, key, extent); !s.ok()) return Fault(s);
+    }
     begin_ = offset_;
+    // Sealed bytes are opened where they are read to; their header is checked with them.
+    const auto open = [&](char* bytes) {
+      return sealer == nullptr
+                 ? absl::OkStatus()
+                 : OpenExtent(*sealer, *header, key, extent, {bytes, extent.stored_bytes}, bytes);
+    };
     std::shared_ptr<ExtentBuffer> raw = MakeHeapBuffer(extent.info.raw_bytes);
     const auto span = absl::MakeSpan(raw->data(), raw->size());
     absl::Status status;
     if (extent.codec == Codec::kRaw) {
       status = Read(raw->data(), raw->size());
       if (!status.ok()) return status;
+      status = open(raw->data());
     } else {
-      const absl::StatusOr<std::string> stored = ReadString(extent.stored_bytes);
+      absl::StatusOr<std::string> stored = ReadString(extent.stored_bytes);
       if (!stored.ok()) return stored.status();
-      status = Decompress(extent.codec, *stored, span);
+      status = open(stored->data());
+      if (status.ok()) status = Decompress(extent.codec, *stored, span);
     }
     if (status.ok() && !(Checksum(span) == extent.info.checksum)) {
       status = absl::DataLossError(absl::StrCat("the checksum of extent ", extent.ordinal,
@@ -160,7 +172,8 @@ class ContainerFile::Walker {
   std::uint64_t begin_ = 0;
 };
 
-absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path) {
+absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path,
+                                                  const SharedSealKey& key) {
   ContainerFile container;
   container.path_ = path;
   // O_NONBLOCK: a pipe is refused, not waited for.
@@ -173,8 +186,13 @@ absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path) {
   std::string bytes(std::min<std::uint64_t>(file_bytes, kContainerHeaderBytes), '\0');
   absl::Status read = disk::ReadExactly(container.file_.get(), bytes.data(), bytes.size(), 0, path);
   if (!read.ok()) return read;
-  const absl::StatusOr<ContainerHeader> header = DecodeContainerHeader(bytes);
+  bool sealed = false;
+  const absl::StatusOr<ContainerHeader> header = DecodeContainerHeader(bytes, &sealed);
   if (!header.ok()) return At(header.status(), path, 0);
+  if (sealed && key == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is encrypted; give its key file"));
+  }
+  if (sealed) container.key_ = key;
   container.header_ = *header;
   if (file_bytes < kLeastContainerBytes) {
     return At(absl::DataLossError("the file is cut off"), path, file_bytes);

@@ -23,8 +23,9 @@ namespace parkade {
 class ContainerWriter {
  public:
   // AlreadyExists when `path` is there and not `replace`. The file is created beside it, 0600.
+  // `key` not null: everything but header and trailer is encrypted with it.
   static absl::StatusOr<std::unique_ptr<ContainerWriter>> Create(const std::string& path,
-                                                                 bool replace);
+                                                                 bool replace, SharedSealKey key);
   ~ContainerWriter();
 
   absl::Status Begin(const ContainerHeader& header, const StoredIdentity& identity,
@@ -39,6 +40,8 @@ class ContainerWriter {
   ContainerWriter() = default;
   absl::Status Put(std::string_view bytes);
   absl::Status PutPadding();
+  absl::Status PutExtent(const Sealer* sealer, const ParkKey& key, const StoredExtent& extent,
+                         const std::string& stored);
   absl::Status Rename();
 
   std::string path_;
@@ -46,6 +49,7 @@ class ContainerWriter {
   std::string temporary_name_;
   bool replace_ = false;
   bool committed_ = false;
+  SharedSealKey key_;
   disk::Fd folder_;
   disk::Fd file_;
   std::uint64_t bytes_ = 0;
@@ -58,8 +62,10 @@ class ContainerWriter {
 class ContainerFile {
  public:
   // Reads header, opening and trailer. DataLoss (no container, damaged, cut off) and
-  // FailedPrecondition (of a later version) name the file and the place.
-  static absl::StatusOr<ContainerFile> Open(const std::string& path);
+  // FailedPrecondition (of a later version, encrypted with another key than `key`) name the file
+  // and the place. A plain file is read whatever the key.
+  static absl::StatusOr<ContainerFile> Open(const std::string& path,
+                                            const SharedSealKey& key = nullptr);
 
   const ContainerHeader& header() const { return header_; }
   const ContainerTrailer& trailer() const { return trailer_; }
@@ -78,6 +84,7 @@ class ContainerFile {
 
   std::string path_;
   disk::Fd file_;
+  SharedSealKey key_;  // null: the file is plain
   ContainerHeader header_;
   ContainerTrailer trailer_;
   StoredIdentity identity_;

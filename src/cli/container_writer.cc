@@ -21,13 +21,15 @@ absl::Status ThereAlready(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ContainerWriter>> ContainerWriter::Create(const std::string& path,
-                                                                         bool replace) {
+                                                                         bool replace,
+                                                                         SharedSealKey key) {
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter());
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   writer->path_ = path;
   writer->name_ = slash == std::string::npos ? path : path.substr(slash + 1);
   writer->replace_ = replace;
+  writer->key_ = std::move(key);
   if (writer->name_.empty() || writer->name_ == "." || writer->name_ == "..") {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not the name of a file"));
   }
@@ -73,26 +75,37 @@ absl::Status ContainerWriter::PutPadding() {
 
 absl::Status ContainerWriter::Begin(const ContainerHeader& header, const StoredIdentity& identity,
                                     const ConversationAttributes& attributes) {
-  if (absl::Status s = Put(EncodeContainerHeader(header)); !s.ok()) return s;
-  return Put(EncodeContainerOpening(header, identity, attributes));
+  if (absl::Status s = Put(EncodeContainerHeader(header, key_ != nullptr)); !s.ok()) return s;
+  return Put(EncodeContainerOpening(header, identity, attributes, key_));
 }
 
 absl::Status ContainerWriter::AddPark(const ParkRecord& record, std::vector<StoredExtent> extents,
                                       absl::Span<const std::string> stored) {
-  const absl::StatusOr<ContainerPark> park = LayOutContainerPark(record, std::move(extents));
+  const absl::StatusOr<ContainerPark> park = LayOutContainerPark(record, std::move(extents), key_);
   if (!park.ok()) return park.status();
   if (absl::Status s = PutPadding(); !s.ok()) return s;
   if (absl::Status s = Put(park->head); !s.ok()) return s;
   for (std::size_t i = 0; i < park->extents.size(); ++i) {
     // The head's size is a multiple of the alignment, so both count from the same places.
     if (absl::Status s = PutPadding(); !s.ok()) return s;
-    absl::Status put = Put(EncodeExtentHeader(record.summary.key, park->extents[i]));
-    if (put.ok()) put = Put(stored[i]);
+    const absl::Status put =
+        PutExtent(park->sealer.get(), record.summary.key, park->extents[i], stored[i]);
     if (!put.ok()) return put;
   }
   ++parks_;
   tokens_ = std::max(tokens_, record.summary.end_token());
   return absl::OkStatus();
+}
+
+absl::Status ContainerWriter::PutExtent(const Sealer* sealer, const ParkKey& key,
+                                        const StoredExtent& extent, const std::string& stored) {
+  if (sealer == nullptr) {
+    const absl::Status put = Put(EncodeExtentHeader(key, extent));
+    return put.ok() ? Put(stored) : put;
+  }
+  std::string sealed(stored.size(), '\0');
+  const absl::Status put = Put(SealExtent(*sealer, key, extent, stored, sealed.data()));
+  return put.ok() ? Put(sealed) : put;
 }
 
 absl::Status ContainerWriter::Rename() {

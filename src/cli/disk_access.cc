@@ -74,7 +74,8 @@ bool HoldsTier(const std::string& directory) {
   return false;
 }
 
-absl::StatusOr<std::unique_ptr<Tier>> OpenExistingTier(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Tier>> OpenExistingTier(const std::string& directory,
+                                                       const SharedSealKey& key) {
   struct stat info;
   if (::lstat(directory.c_str(), &info) != 0) {
     return absl::NotFoundError(absl::StrCat(directory, " does not exist"));
@@ -86,21 +87,24 @@ absl::StatusOr<std::unique_ptr<Tier>> OpenExistingTier(const std::string& direct
   options.directory = directory;
   options.budget_bytes = kNoBudget;
   options.min_free_bytes = 0;
+  options.key = key;
   return OpenDiskTier(options);
 }
 
 absl::StatusOr<std::unique_ptr<Tier>> OpenTierForImport(const std::string& directory,
                                                         double budget_gib,
-                                                        std::uint64_t min_free_mib) {
+                                                        std::uint64_t min_free_mib,
+                                                        const SharedSealKey& key) {
   DiskTierOptions options;
   options.directory = directory;
   options.budget_bytes = budget_gib > 0 ? static_cast<std::uint64_t>(budget_gib * kGib) : kNoBudget;
   options.min_free_bytes = min_free_mib << 20;
+  options.key = key;
   return OpenDiskTier(options);
 }
 
-absl::StatusOr<HttpCall> OpenDiskApi(const std::string& directory) {
-  absl::StatusOr<std::unique_ptr<Tier>> tier = OpenExistingTier(directory);
+absl::StatusOr<HttpCall> OpenDiskApi(const std::string& directory, const SharedSealKey& key) {
+  absl::StatusOr<std::unique_ptr<Tier>> tier = OpenExistingTier(directory, key);
   if (!tier.ok()) return tier.status();
   auto opened = std::make_shared<OpenedCache>();
   std::vector<std::unique_ptr<Tier>> tiers;

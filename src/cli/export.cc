@@ -129,7 +129,7 @@ absl::StatusOr<ExportReport> ExportConversation(Tier& tier, const ExportRequest&
   const absl::StatusOr<StoredIdentity> identity = FindIdentity(tier, digest);
   if (!identity.ok()) return identity.status();
   absl::StatusOr<std::unique_ptr<ContainerWriter>> writer =
-      ContainerWriter::Create(request.file, request.replace);
+      ContainerWriter::Create(request.file, request.replace, request.key);
   if (!writer.ok()) return writer.status();
   ConversationAttributes attributes = path->attributes;
   // No server gives other names; a file that nobody can import is worth nothing.

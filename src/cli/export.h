@@ -7,13 +7,15 @@
 #include "absl/status/statusor.h"
 #include "parkade/tier.h"
 #include "src/cli/work_watch.h"
+#include "src/format/sealing.h"
 
 namespace parkade {
 
 struct ExportRequest {
   std::string id_or_name;
   std::string file;
-  bool replace = false;  // a file of that name
+  bool replace = false;         // a file of that name
+  SharedSealKey key = nullptr;  // the tier's: the file is encrypted with it, too
 };
 
 struct ExportReport {

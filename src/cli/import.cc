@@ -6,15 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "src/cli/conversation_path.h"
 #include "src/format/checksum.h"
+#include "src/format/page_hash.h"
 
 namespace parkade {
 namespace {
 
 // Page hashes of a sequence that comes park by park.
-class PageHasher {
+class ParkHasher {
  public:
-  PageHasher(const Digest128& secret, const Digest128& identity)
-      : previous_(ChainSeed(secret, identity)) {}
+  explicit ParkHasher(PageHasher hasher) : hasher_(std::move(hasher)) {}
 
   // Of the pages that end in these tokens.
   std::vector<std::uint64_t> Add(const std::vector<Token>& tokens) {
@@ -22,15 +22,14 @@ class PageHasher {
     for (const Token token : tokens) {
       page_.push_back(token);
       if (page_.size() < kPageTokens) continue;
-      previous_ = ChainHash(previous_, page_.data());
-      hashes.push_back(previous_);
+      hashes.push_back(hasher_.Next(page_.data()));
       page_.clear();
     }
     return hashes;
   }
 
  private:
-  std::uint64_t previous_;
+  PageHasher hasher_;
   std::vector<Token> page_;
 };
 
@@ -139,7 +138,8 @@ absl::StatusOr<CheckedContainer> CheckContainer(ContainerFile& file, const WorkW
 
 absl::StatusOr<ImportReport> ImportConversation(Tier& tier, ContainerFile& file,
                                                 const CheckedContainer& checked,
-                                                std::int64_t now_unix_ms, const WorkWatch& watch) {
+                                                std::int64_t now_unix_ms, const WorkWatch& watch,
+                                                const SharedSealKey& key) {
   ImportReport report;
   report.tokens = file.trailer().tokens;
   report.parks = file.trailer().parks;
@@ -148,7 +148,7 @@ absl::StatusOr<ImportReport> ImportConversation(Tier& tier, ContainerFile& file,
   if (report.there_already) return report;
   if (absl::Status s = PutIdentity(tier, file); !s.ok()) return s;
 
-  PageHasher hasher(tier.secret(), file.header().identity);
+  ParkHasher hasher(PageHasher(tier.secret(), file.header().identity, PageHashKey(key)));
   std::vector<ParkKey> stored;
   absl::Status status = file.Walk(
       [&](const ParkRecord& record, absl::Span<const ExtentBytes> payload) {

@@ -9,6 +9,7 @@
 #include "parkade/tier.h"
 #include "src/cli/container_file.h"
 #include "src/cli/work_watch.h"
+#include "src/format/sealing.h"
 
 namespace parkade {
 
@@ -35,6 +36,7 @@ absl::StatusOr<CheckedContainer> CheckContainer(ContainerFile& file, const WorkW
 // conversation has is not taken; a notice says so. At most one park is in memory.
 absl::StatusOr<ImportReport> ImportConversation(Tier& tier, ContainerFile& file,
                                                 const CheckedContainer& checked,
-                                                std::int64_t now_unix_ms, const WorkWatch& watch);
+                                                std::int64_t now_unix_ms, const WorkWatch& watch,
+                                                const SharedSealKey& key = nullptr);
 
 }  // namespace parkade

@@ -14,6 +14,7 @@
 #include "src/cli/terminal.h"
 #include "src/cli/transfer.h"
 #include "src/cli/verify.h"
+#include "src/server/key_file.h"
 
 namespace parkade {
 namespace {
@@ -23,7 +24,7 @@ CliOutcome RunCacheCommand(const CliArguments& arguments) {
   if (arguments.disk.empty()) {
     return RunCacheCommand(arguments, MakeHttpCall(arguments.url, arguments.api_key), view);
   }
-  const absl::StatusOr<HttpCall> call = OpenDiskApi(arguments.disk);
+  const absl::StatusOr<HttpCall> call = OpenDiskApi(arguments.disk, arguments.key);
   if (!call.ok()) return {1, "", std::string(call.status().message())};
   return RunCacheCommand(arguments, *call, view);
 }
@@ -51,9 +52,15 @@ CliOutcome Run(const CliArguments& arguments) {
 }  // namespace parkade
 
 int main(int argc, char** argv) {
-  const absl::StatusOr<parkade::CliArguments> arguments = parkade::ParseCliArguments(argc, argv);
-  if (!arguments.ok()) {
-    std::fprintf(stderr, "parkade: %s\n", std::string(arguments.status().message()).c_str());
+  absl::StatusOr<parkade::CliArguments> arguments = parkade::ParseCliArguments(argc, argv);
+  absl::Status usable = arguments.status();
+  if (usable.ok()) {
+    absl::StatusOr<parkade::SharedSealKey> key = parkade::ReadKeyFile(arguments->key_file);
+    usable = key.status();
+    if (key.ok()) arguments->key = *std::move(key);
+  }
+  if (!usable.ok()) {
+    std::fprintf(stderr, "parkade: %s\n", std::string(usable.message()).c_str());
     return 2;
   }
   const parkade::CliOutcome outcome = parkade::Run(*arguments);

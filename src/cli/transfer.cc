@@ -77,28 +77,30 @@ std::string ImportText(const CliArguments& arguments, const ImportReport& report
 }  // namespace
 
 CliOutcome RunExport(const CliArguments& arguments) {
-  const absl::StatusOr<std::unique_ptr<Tier>> tier = OpenExistingTier(arguments.disk);
+  const absl::StatusOr<std::unique_ptr<Tier>> tier =
+      OpenExistingTier(arguments.disk, arguments.key);
   if (!tier.ok()) return Failed(tier.status());
   const StopOnSignal stop;
   absl::StatusOr<ExportReport> report;
   {
     ProgressBar bar;
-    report = ExportConversation(**tier, {arguments.id_or_name, arguments.file, arguments.force},
-                                [&](std::uint64_t done, std::uint64_t all) {
-                                  bar.Show(done, all);
-                                  return stop.Check();
-                                });
+    report = ExportConversation(
+        **tier, {arguments.id_or_name, arguments.file, arguments.force, arguments.key},
+        [&](std::uint64_t done, std::uint64_t all) {
+          bar.Show(done, all);
+          return stop.Check();
+        });
   }
   if (!report.ok()) return Failed(report.status());
   return {0, ExportText(arguments, *report), ""};
 }
 
 CliOutcome RunImport(const CliArguments& arguments) {
-  absl::StatusOr<ContainerFile> file = ContainerFile::Open(arguments.file);
+  absl::StatusOr<ContainerFile> file = ContainerFile::Open(arguments.file, arguments.key);
   if (!file.ok()) return Failed(file.status());
   const auto open = [&arguments] {
     return OpenTierForImport(arguments.disk, arguments.disk_gib.value_or(0),
-                             arguments.disk_min_free_mib);
+                             arguments.disk_min_free_mib, arguments.key);
   };
   // A directory that a server holds is told at once; a new one is not made for a bad file.
   absl::StatusOr<std::unique_ptr<Tier>> tier = nullptr;
@@ -121,7 +123,7 @@ CliOutcome RunImport(const CliArguments& arguments) {
     const std::int64_t now_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                          std::chrono::system_clock::now().time_since_epoch())
                                          .count();
-    report = ImportConversation(**tier, *file, *checked, now_unix_ms, watch);
+    report = ImportConversation(**tier, *file, *checked, now_unix_ms, watch, arguments.key);
   }
   if (!report.ok()) return Failed(report.status());
   return {0, ImportText(arguments, *report), ""};

@@ -52,10 +52,12 @@ CliOutcome RunVerify(const CliArguments& arguments) {
   absl::StatusOr<VerifyReport> report;
   {
     ProgressBar bar;
-    report = VerifyDiskTier(arguments.disk, arguments.repair,
-                            [&bar](std::uint64_t done_bytes, std::uint64_t all_bytes) {
-                              bar.Show(done_bytes, all_bytes);
-                            });
+    report = VerifyDiskTier(
+        arguments.disk, arguments.repair,
+        [&bar](std::uint64_t done_bytes, std::uint64_t all_bytes) {
+          bar.Show(done_bytes, all_bytes);
+        },
+        arguments.key);
   }
   if (!report.ok()) return {1, "", std::string(report.status().message())};
   return {FoundAnything(*report) ? 1 : 0,

@@ -99,10 +99,10 @@ bool IsContainerName(std::string_view name) {
          });
 }
 
-std::string EncodeContainerHeader(const ContainerHeader& header) {
+std::string EncodeContainerHeader(const ContainerHeader& header, bool sealed) {
   ByteWriter writer;
   writer.Raw(kHeaderMagic);
-  writer.U32(kFormatVersion);
+  writer.U32(sealed ? kSealedVersion : kFormatVersion);
   writer.U32(0);
   writer.Digest(header.conversation);
   writer.Digest(header.identity);
@@ -110,15 +110,16 @@ std::string EncodeContainerHeader(const ContainerHeader& header) {
   return Seal(std::move(writer));
 }
 
-absl::StatusOr<ContainerHeader> DecodeContainerHeader(std::string_view bytes) {
+absl::StatusOr<ContainerHeader> DecodeContainerHeader(std::string_view bytes, bool* sealed) {
   absl::StatusOr<ByteReader> reader = OpenFrame(kHeaderMagic, bytes, "header");
   if (!reader.ok()) return reader.status();
   const std::uint32_t version = reader->U32();
   if (version == 0) return Damaged("version 0");
-  if (version > kFormatVersion) {
+  if (version > kSealedVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "written by a newer program: version ", version, ", this one knows ", kFormatVersion));
+        "written by a newer program: version ", version, ", this one knows ", kSealedVersion));
   }
+  if (sealed != nullptr) *sealed = version == kSealedVersion;
   if (reader->U32() != 0) return Damaged("reserved bytes of the header are set");
   ContainerHeader header;
   header.conversation = reader->Digest();
@@ -161,16 +162,18 @@ absl::StatusOr<ContainerTrailer> DecodeContainerTrailer(std::string_view bytes,
 }
 
 std::string EncodeContainerOpening(const ContainerHeader& header, const StoredIdentity& identity,
-                                   const ConversationAttributes& attributes) {
+                                   const ConversationAttributes& attributes,
+                                   const SharedSealKey& key) {
   return EncodeSegmentHead(
       0,
       {{Family::kIdentity, ConversationKey(header.identity), EncodeIdentity(identity)},
        {Family::kName, ConversationKey(header.conversation), EncodeAttributes(attributes)}},
-      0);
+      0, NewSegmentSealer(key).get());
 }
 
 absl::StatusOr<ContainerPark> LayOutContainerPark(const ParkRecord& record,
-                                                  std::vector<StoredExtent> extents) {
+                                                  std::vector<StoredExtent> extents,
+                                                  const SharedSealKey& key) {
   ParkRecord kept = record;
   std::fill(kept.summary.page_hashes.begin(), kept.summary.page_hashes.end(), 0);
   const std::uint64_t segment = std::uint64_t{kept.summary.key.park} + 1;
@@ -181,15 +184,17 @@ absl::StatusOr<ContainerPark> LayOutContainerPark(const ParkRecord& record,
     }
   }
   // The rows' size does not depend on the offsets in them.
-  const std::uint64_t head_bytes = SegmentHeadBytes(ParkRows(kept, segment, extents));
+  const std::uint64_t head_bytes =
+      SegmentHeadBytes(ParkRows(kept, segment, extents), key != nullptr);
   const std::uint64_t end = PlaceExtents(head_bytes, &extents);
   const std::vector<CatalogueRow> rows = ParkRows(kept, segment, extents);
   ContainerPark park;
-  park.head = EncodeSegmentHead(segment, rows, end - head_bytes);
+  park.sealer = NewSegmentSealer(key);
+  park.head = EncodeSegmentHead(segment, rows, end - head_bytes, park.sealer.get());
   park.extents = std::move(extents);
   // A decoder accepts less than an encoder takes.
   std::uint64_t needed = 0;
-  absl::Status readable = DecodeSegmentHead(park.head, &needed).status();
+  absl::Status readable = DecodeSegmentHead(park.head, &needed, key.get()).status();
   readable.Update(DecodeManifest(kept.summary.key, rows[0].value).status());
   for (std::size_t i = 2; i < rows.size(); ++i)
     readable.Update(DecodeImage(rows[i].value).status());

@@ -33,9 +33,12 @@ struct ContainerHeader {
   ConversationId conversation;
   Digest128 identity;
 };
-std::string EncodeContainerHeader(const ContainerHeader& header);
-// `bytes`: the file's first 64. DataLoss also for a file that is no container.
-absl::StatusOr<ContainerHeader> DecodeContainerHeader(std::string_view bytes);
+// `sealed`: the segments that follow are.
+std::string EncodeContainerHeader(const ContainerHeader& header, bool sealed = false);
+// `bytes`: the file's first 64. DataLoss also for a file that is no container. `sealed` may be
+// null.
+absl::StatusOr<ContainerHeader> DecodeContainerHeader(std::string_view bytes,
+                                                      bool* sealed = nullptr);
 
 struct ContainerTrailer {
   std::uint32_t parks = 0;
@@ -49,8 +52,10 @@ absl::StatusOr<ContainerTrailer> DecodeContainerTrailer(std::string_view bytes,
                                                         std::uint64_t file_bytes);
 
 // The first segment: what the conversation needs besides its parks.
+// `key` null: not sealed; the same for every segment of a container.
 std::string EncodeContainerOpening(const ContainerHeader& header, const StoredIdentity& identity,
-                                   const ConversationAttributes& attributes);
+                                   const ConversationAttributes& attributes,
+                                   const SharedSealKey& key = nullptr);
 
 // Where everything of a park goes. `extents`: in order, with codec and stored_bytes; ordinals and
 // offsets are set here. The key's park is its number in the container, the record's page hashes are
@@ -58,9 +63,11 @@ std::string EncodeContainerOpening(const ContainerHeader& header, const StoredId
 struct ContainerPark {
   std::string head;
   std::vector<StoredExtent> extents;
+  SharedSealer sealer;  // of the extents
 };
 absl::StatusOr<ContainerPark> LayOutContainerPark(const ParkRecord& record,
-                                                  std::vector<StoredExtent> extents);
+                                                  std::vector<StoredExtent> extents,
+                                                  const SharedSealKey& key = nullptr);
 
 // What a reader knows so far, and the rules that hold between the parts. After a failed call
 // nothing more may be asked.

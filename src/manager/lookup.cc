@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/format/checksum.h"
+#include "src/format/page_hash.h"
 #include "src/format/row_cut.h"
 #include "src/manager/cache_impl.h"
 #include "src/manager/completeness.h"
@@ -30,10 +30,9 @@ std::uint32_t CommonPrefix(const Token* a, const Token* b, std::uint32_t count) 
 std::vector<std::uint64_t> CacheImpl::PageHashes(const Digest128& identity,
                                                  absl::Span<const Token> tokens) const {
   std::vector<std::uint64_t> hashes(tokens.size() / kPageTokens);
-  std::uint64_t previous = ChainSeed(secret_, identity);
+  PageHasher hasher(secret_, identity, options_.page_hash_key);
   for (std::size_t page = 0; page < hashes.size(); ++page) {
-    previous = ChainHash(previous, tokens.data() + page * kPageTokens);
-    hashes[page] = previous;
+    hashes[page] = hasher.Next(tokens.data() + page * kPageTokens);
   }
   return hashes;
 }

@@ -29,6 +29,11 @@ constexpr FlagSpec kFlags[] = {
      "Shorter conversations are not parked."},
     {"conversation-cache-codec", "auto|none|lz4|zstd", "", "auto", FlagKind::kCodec, 0, 0, true,
      "How bytes are stored on disk. auto: raw unless a sample shrinks by 5 %."},
+    {"conversation-cache-key-file", "FILE", "", "off", FlagKind::kPath, 0, 0, true,
+     "Key of 32 bytes, or 64 hexadecimal digits, in a file of mode 0600: what is on disk is "
+     "encrypted with it (AES-256-GCM). A directory keeps the key that it began with. off: nothing "
+     "is "
+     "encrypted."},
     {"conversation-cache-config", "FILE", "", "", FlagKind::kPath, 0, 0, false,
      "File with these flags as lines `key = value`, keys without the leading dashes; the command "
      "line wins. config/parkade.conf is an example."},

@@ -128,6 +128,8 @@ void Apply(const FlagValues& values, ParsedFlags* flags) {
       flags->cache.min_tokens = static_cast<std::uint32_t>(value.integer);
     } else if (name == "conversation-cache-codec") {
       flags->disk.codec = value.codec;
+    } else if (name == "conversation-cache-key-file") {
+      flags->disk.key_file = value.path;
     }
   }
 }
@@ -160,10 +162,10 @@ absl::Status CheckDiskFlags(const FlagValues& values, ParsedFlags* flags) {
   const bool off = values.count("conversation-cache-disk") > 0;
   for (const std::string_view name :
        {"conversation-cache-disk-gib", "conversation-cache-disk-min-free-mib",
-        "conversation-cache-codec"}) {
+        "conversation-cache-codec", "conversation-cache-key-file"}) {
     if (values.count(name) == 0) continue;
-    // A codec is a preference: it may stand in a file that several servers share.
-    if (!off && name != "conversation-cache-codec") {
+    // Codec and key are preferences: they may stand in a file that several servers share.
+    if (!off && name != "conversation-cache-codec" && name != "conversation-cache-key-file") {
       return absl::InvalidArgumentError(
           absl::StrCat("--", std::string(name),
                        ": there is no disk tier; name its directory with "
@@ -201,12 +203,17 @@ absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv) {
 
 absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags) {
   const std::string& directory = flags.disk.directory;
-  const bool blank = !directory.empty() && (directory.front() == ' ' || directory.back() == ' ');
-  if (blank || std::any_of(directory.begin(), directory.end(), absl::ascii_iscntrl) ||
-      directory == "off") {
+  const std::string& key_file = flags.disk.key_file;
+  for (const auto& [name, path] :
+       {std::pair<absl::string_view, const std::string&>("disk", directory),
+        {"key-file", key_file}}) {
+    const bool blank = !path.empty() && (path.front() == ' ' || path.back() == ' ');
+    if (!blank && std::none_of(path.begin(), path.end(), absl::ascii_iscntrl) && path != "off") {
+      continue;
+    }
     return absl::InvalidArgumentError(
-        "in router mode --conversation-cache-disk takes no path that begins or ends in a blank or "
-        "holds control characters");
+        absl::StrCat("in router mode --conversation-cache-", name,
+                     " takes no path that begins or ends in a blank or holds control characters"));
   }
   char gib[32] = "auto";
   if (flags.disk.budget_bytes > 0) {
@@ -224,6 +231,8 @@ absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags) {
       &text, "conversation-cache-disk-min-free-mib = ", flags.disk.min_free_bytes / kMib, "\n");
   absl::StrAppend(&text, "conversation-cache-min-tokens = ", flags.cache.min_tokens, "\n");
   absl::StrAppend(&text, "conversation-cache-codec = ", CodecText(flags.disk.codec), "\n");
+  absl::StrAppend(&text, "conversation-cache-key-file = ", key_file.empty() ? "off" : key_file,
+                  "\n");
   return text;
 }
 

@@ -42,6 +42,7 @@ struct DiskFlags {
   std::uint64_t budget_bytes = 0;  // 0: auto
   std::uint64_t min_free_bytes = 4096ull << 20;
   CodecChoice codec = CodecChoice::kAuto;
+  std::string key_file;  // empty: nothing is encrypted
 };
 
 struct ParsedFlags {

@@ -14,8 +14,10 @@
 #include "src/engine/llama/run_server.h"
 #include "src/engine/llama/session.h"
 #include "src/engine/llama/web.h"
+#include "src/format/page_hash.h"
 #include "src/metrics/metrics.h"
 #include "src/server/flags.h"
+#include "src/server/key_file.h"
 #include "src/server/router.h"
 #include "tiers/disk/disk_tier.h"
 #include "tiers/ram/ram_tier.h"
@@ -64,6 +66,7 @@ class Backing {
 
   const parkade::ParsedFlags flags_;
   const bool child_;
+  parkade::SharedSealKey key_;  // null: nothing is encrypted
   parkade::LogSink log_;
   parkade::Metrics metrics_;
   std::unique_ptr<parkade::ConversationCache> cache_;
@@ -99,6 +102,7 @@ absl::StatusOr<std::unique_ptr<parkade::Tier>> Backing::OpenDisk(
   disk.budget_bytes = flags_.disk.budget_bytes;
   disk.min_free_bytes = flags_.disk.min_free_bytes;
   disk.codec = flags_.disk.codec;
+  disk.key = key_;
   return parkade::OpenDiskTier(disk);
 }
 
@@ -150,10 +154,15 @@ parkade::SessionOptions Backing::SessionOptionsFor(parkade::ConversationCache* c
 
 absl::Status Backing::Open(const std::string& model_path) {
   const std::string digest_memo_file = DigestMemoFile();
+  absl::StatusOr<parkade::SharedSealKey> key = parkade::ReadKeyFile(flags_.disk.key_file);
+  if (!key.ok()) return key.status();
+  key_ = *std::move(key);
   auto tiers = OpenTiers(model_path, digest_memo_file);
   if (!tiers.ok()) return tiers.status();
   const bool off = tiers->empty();
-  auto cache = parkade::ConversationCache::Open(flags_.cache, *std::move(tiers), &metrics_);
+  parkade::CacheOptions options = flags_.cache;
+  options.page_hash_key = parkade::PageHashKey(key_);
+  auto cache = parkade::ConversationCache::Open(options, *std::move(tiers), &metrics_);
   if (!cache.ok()) return cache.status();
   cache_ = *std::move(cache);
   metrics_.SetSnapshot([this] {
@@ -186,6 +195,7 @@ int main(int argc, char** argv) {
     const std::string& directory = flags->disk.directory;
     absl::Status usable =
         directory.empty() ? absl::OkStatus() : parkade::CheckRouterDirectory(directory);
+    if (usable.ok()) usable = parkade::ReadKeyFile(flags->disk.key_file).status();
     return usable.ok() && for_children ? for_children->Write(*flags) : usable;
   };
   callbacks.before_load = [&](const std::string& model_path) { return backing.Open(model_path); };

@@ -29,15 +29,17 @@ TierUnderTest RamUnderTest() {
 }
 
 #ifdef PARKADE_HAS_DISK_TIER
-TierUnderTest DiskUnderTest() {
+TierUnderTest DiskUnderTest(const std::string& name, SharedSealKey key) {
   TierUnderTest tier;
-  tier.name = "Disk";
+  tier.name = name;
   tier.kind = TierKind::kDisk;
   tier.durable = true;
+  tier.encrypted = key != nullptr;
   tier.race_steps = 40;
-  tier.open = [](const std::string& directory,
-                 std::uint64_t budget_bytes) -> std::unique_ptr<Tier> {
+  tier.open = [key](const std::string& directory,
+                    std::uint64_t budget_bytes) -> std::unique_ptr<Tier> {
     DiskTierOptions options;
+    options.key = key;
     options.directory = directory;
     options.budget_bytes = budget_bytes;
     options.min_free_bytes = 0;
@@ -54,7 +56,8 @@ TierUnderTest DiskUnderTest() {
 std::vector<TierUnderTest> AllTiers() {
   std::vector<TierUnderTest> tiers{RamUnderTest()};
 #ifdef PARKADE_HAS_DISK_TIER
-  tiers.push_back(DiskUnderTest());
+  tiers.push_back(DiskUnderTest("Disk", nullptr));
+  tiers.push_back(DiskUnderTest("DiskEncrypted", *SealKey::Parse(std::string(32, 'k'))));
 #endif
   const std::size_t bare = tiers.size();
   for (std::size_t i = 0; i < bare; ++i) {

@@ -21,6 +21,7 @@ struct TierUnderTest {
   std::string name;
   TierKind kind = TierKind::kRam;
   bool durable = false;
+  bool encrypted = false;
   int race_steps = 1000;  // of each thread in a race; fewer where a store is synced
   // Opens the tier over `directory`, where an earlier one may have left its data.
   std::function<std::unique_ptr<Tier>(const std::string& directory, std::uint64_t budget_bytes)>

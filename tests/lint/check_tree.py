@@ -54,6 +54,7 @@ LIBRARIES = {
     "LZ4": (r"lz4\w*\.h", [FORMAT, "tests"]),
     "zstd": (r"(zstd\w*|zdict)\.h", [FORMAT, "tests"]),
     "xxHash": (r"xxhash\.h|xxh_x86dispatch\.h", [FORMAT, "tests"]),
+    "OpenSSL": (r"openssl/.*", [FORMAT, "tests"]),
     "CUDA": (r"(cuda|nvml)\w*(/.*)?\.h", ["src/device", "tests"]),
     # The one door through which ids and secrets get their randomness.
     "system randomness": (r"sys/random\.h", [FORMAT, "tests"]),
@@ -63,7 +64,7 @@ LIBRARIES = {
 # Rooms that may include nothing but the C and C++ standard library, Abseil and these.
 PURE_ROOMS = {
     CONTRACTS: [],
-    FORMAT: ["LZ4", "zstd", "xxHash", "system randomness"],
+    FORMAT: ["LZ4", "zstd", "xxHash", "OpenSSL", "system randomness"],
     "src/index": [],
     "src/policy": [],
 }

@@ -158,7 +158,8 @@ TEST(CliArguments, ShortenedIdsAreSmallLetters) {
 TEST(CliArguments, EveryOptionOfTheTableIsTaken) {
   const std::map<std::string_view, std::string> values = {{"ORDER", "rank"},   {"N", "7"},
                                                           {"URL", "http://h"}, {"KEY", "k"},
-                                                          {"PATH", "d"},       {"NAME", "n"}};
+                                                          {"PATH", "d"},       {"NAME", "n"},
+                                                          {"FILE", "f"}};
   for (const CliCommandSpec& command : CliCommands()) {
     std::vector<std::string> words = {std::string(command.name)};
     for (std::size_t i = 0; i < command.least; ++i) {

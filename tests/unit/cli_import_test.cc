@@ -290,13 +290,76 @@ TEST_F(DamageTest, EveryLengthCounts) {
 
 TEST_F(DamageTest, ALaterVersionIsSaid) {
   std::string later = Bytes();
-  later[8] = 2;
+  later[8] = 3;
   const std::uint64_t sum = Checksum64(std::string_view(later).substr(0, 56));
   for (int i = 0; i < 8; ++i) later[56 + i] = static_cast<char>(sum >> (8 * i));
   Write(later);
   EXPECT_EQ(Check().status(),
             absl::FailedPreconditionError(
-                File() + ": at byte 0: written by a newer program: version 2, this one knows 1"));
+                File() + ": at byte 0: written by a newer program: version 3, this one knows 2"));
+}
+
+class SealedTest : public ImportTest {
+ protected:
+  static SharedSealKey KeyOf(char byte) { return *SealKey::Parse(std::string(32, byte)); }
+  absl::Status ExportWith(const SharedSealKey& key) {
+    std::filesystem::create_directories(root_ + "/files");
+    return ExportConversation(*source_, {ToHex(Id(1)), File(), true, key}, nullptr).status();
+  }
+  absl::StatusOr<ImportReport> ImportWith(const SharedSealKey& key) {
+    absl::StatusOr<ContainerFile> file = ContainerFile::Open(File(), key);
+    if (!file.ok()) return file.status();
+    const absl::StatusOr<CheckedContainer> checked = CheckContainer(*file, nullptr);
+    if (!checked.ok()) return checked.status();
+    return ImportConversation(*target_, *file, *checked, kNow, nullptr);
+  }
+};
+
+TEST_F(SealedTest, ArrivesWholeAndShowsNothingOnTheWay) {
+  const std::vector<SamplePark> parks = PutChat(1);
+  Name(*source_, 1, "a name nobody should read", 250);
+  const std::string_view payload = ViewOf(parks[0].payload[0]).substr(100, 64);
+  ASSERT_EQ(ExportWith(nullptr), absl::OkStatus());
+  EXPECT_NE(Bytes().find("nobody should read"), std::string::npos);
+  EXPECT_NE(Bytes().find(payload), std::string::npos);
+  ASSERT_EQ(ExportWith(KeyOf('k')), absl::OkStatus());
+  EXPECT_EQ(Bytes().find("nobody should read"), std::string::npos);
+  EXPECT_EQ(Bytes().find(payload), std::string::npos);
+  const auto report = ImportWith(KeyOf('k'));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->name, "a name nobody should read");
+  ExpectInTarget(Id(1), parks);
+}
+
+TEST_F(SealedTest, NeedsItsKey) {
+  PutChat(1);
+  ASSERT_EQ(ExportWith(KeyOf('k')), absl::OkStatus());
+  EXPECT_EQ(ImportWith(nullptr).status(),
+            absl::FailedPreconditionError(File() + " is encrypted; give its key file"));
+  const absl::Status other = ImportWith(KeyOf('x')).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(other.message().find(ToHex(KeyOf('k')->id())), absl::string_view::npos) << other;
+  EXPECT_TRUE(Attributes(*target_).empty());
+}
+
+TEST_F(SealedTest, APlainFileIsReadWhateverTheKey) {
+  const std::vector<SamplePark> parks = PutChat(1);
+  ASSERT_EQ(ExportWith(nullptr), absl::OkStatus());
+  ASSERT_TRUE(ImportWith(KeyOf('k')).ok());
+  ExpectInTarget(Id(1), parks);
+}
+
+TEST_F(SealedTest, NoChangedByteIsBelieved) {
+  PutChat(1);
+  ASSERT_EQ(ExportWith(KeyOf('k')), absl::OkStatus());
+  const std::string sound = Bytes();
+  for (std::size_t at = 0; at < sound.size(); at += at < 1024 ? 1 : 97) {
+    std::string damaged = sound;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    std::ofstream(File(), std::ios::binary) << damaged;
+    EXPECT_FALSE(ImportWith(KeyOf('k')).ok()) << at;
+  }
+  EXPECT_TRUE(Attributes(*target_).empty());
 }
 
 TEST_F(DamageTest, WhatIsNoFile) {

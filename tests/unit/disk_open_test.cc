@@ -107,7 +107,7 @@ TEST_F(DiskOpenTest, RefusesANewerVersionBeforeItLooksAtNames) {
   tier_.reset();
   const std::string old = ReadFile(directory() + "/VERSION");
   EXPECT_EQ(old.substr(0, 15), "parkade-disk 1 ");
-  const std::string text = "parkade-disk 2";
+  const std::string text = "parkade-disk 3";
   char line[64];
   std::snprintf(line, sizeof(line), "%s %016llx\n", text.c_str(),
                 static_cast<unsigned long long>(Checksum(text).low));
@@ -115,11 +115,11 @@ TEST_F(DiskOpenTest, RefusesANewerVersionBeforeItLooksAtNames) {
   WriteFile("something-new", "");
   const absl::Status refused = OpenStatus();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(refused.message().find("newer version (format 2"), absl::string_view::npos) << refused;
+  EXPECT_NE(refused.message().find("newer version (format 3"), absl::string_view::npos) << refused;
   EXPECT_EQ(ReadFile(directory() + "/VERSION"), line);
 
   fs::remove(directory() + "/something-new");
-  WriteFile("VERSION", "parkade-disk 2 damaged");
+  WriteFile("VERSION", "parkade-disk 3 damaged");
   Open();
   EXPECT_EQ(ReadFile(directory() + "/VERSION"), old);
 }

@@ -189,7 +189,7 @@ TEST_F(PastCacheTest, RefillsWhatWasReadAndNothingElse) {
   extent.info.raw_bytes = 1u << 20;
   extent.stored_bytes = 1u << 20;
   extent.offset = 8192 + 17;
-  ASSERT_TRUE(reader.ReadExtent(segment, extent, MakeHeapBuffer).ok());
+  ASSERT_TRUE(reader.ReadExtent(segment, kKey, extent, MakeHeapBuffer).ok());
   EXPECT_LT(absl::Now() - reader.last_read(), absl::Seconds(60));
   const PayloadFile file = Open();
   EXPECT_TRUE(file.IsBestPastCache(0, kPayload));
@@ -200,7 +200,7 @@ TEST_F(PastCacheTest, RefillsWhatWasReadAndNothingElse) {
   while (file.IsBestPastCache(0, kPayload) && absl::Now() < deadline) std::this_thread::yield();
   EXPECT_FALSE(file.IsBestPastCache(0, kPayload));
   // Read through the cache now: there is nothing to refill.
-  ASSERT_TRUE(reader.ReadExtent(segment, extent, MakeHeapBuffer).ok());
+  ASSERT_TRUE(reader.ReadExtent(segment, kKey, extent, MakeHeapBuffer).ok());
   EXPECT_EQ(reader.RefillCache(1u << 30), 0u);
 }
 

@@ -1,4 +1,4 @@
-foreach(subject damage open payload_file rows space steps verify)
+foreach(subject damage open payload_file rows sealed space steps verify)
   parkade_test(disk_${subject}_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/disk_${subject}_test.cc
     DEPENDS parkade_test_support parkade_tier_disk

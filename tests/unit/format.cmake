@@ -8,6 +8,7 @@ parkade_test(format_test
     ${CMAKE_CURRENT_LIST_DIR}/format_identity_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_image_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_largest_request.cc
+    ${CMAKE_CURRENT_LIST_DIR}/format_sealing_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/format_segment_test.cc
   DEPENDS parkade_format
   LABELS unit)

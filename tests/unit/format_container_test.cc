@@ -76,8 +76,8 @@ std::string Resealed(std::string frame, std::size_t at, char value) {
 
 TEST(Container, LaterVersionIsNotDamage) {
   const std::string header = EncodeContainerHeader(SampleContainerHeader());
-  EXPECT_EQ(TextOf(DecodeContainerHeader(Resealed(header, 8, 2)).status()),
-            "FAILED_PRECONDITION: written by a newer program: version 2, this one knows 1");
+  EXPECT_EQ(TextOf(DecodeContainerHeader(Resealed(header, 8, 3)).status()),
+            "FAILED_PRECONDITION: written by a newer program: version 3, this one knows 2");
   EXPECT_TRUE(absl::IsDataLoss(DecodeContainerHeader(Resealed(header, 8, 0)).status()));
   EXPECT_TRUE(absl::IsDataLoss(DecodeContainerHeader(Resealed(header, 12, 1)).status()));
   EXPECT_TRUE(absl::IsDataLoss(DecodeContainerHeader(Resealed(header, 48, 1)).status()));

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "src/format/checksum.h"
+#include "src/format/page_hash.h"
 #include "src/format/segment.h"
 #include "tests/unit/format_container_samples.h"
 #include "tests/unit/format_samples.h"
@@ -109,6 +110,40 @@ TEST(Golden, SegmentHead) {
   EXPECT_EQ(head->segment, 77u);
   EXPECT_EQ(head->payload_bytes, 313536u);
   EXPECT_EQ(head->rows, SampleRows());
+}
+
+// Key, salt and nonces are fixed, so the bytes are.
+TEST(Golden, SealedSegmentHead) {
+  std::string bytes(kSealKeyBytes, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+  const SharedSealKey key = *SealKey::Parse(bytes);
+  const Sealer sealer(*key, {0x0123456789abcdef, 0xfedcba9876543210}, "parkade segment 1");
+  ExpectGolden("format_2_segment_head", EncodeSegmentHead(77, SampleRows(), 313536, &sealer));
+  std::uint64_t needed = 0;
+  const auto head = DecodeSegmentHead(ReadGolden("format_2_segment_head"), &needed, key.get());
+  ASSERT_TRUE(head.ok()) << head.status();
+  EXPECT_EQ(head->rows, SampleRows());
+
+  StoredExtent extent = SampleExtents()[0];
+  extent.stored_bytes = 64;
+  std::string sealed(64, 'r');
+  const std::string header = SealExtent(sealer, SampleKey(), extent, sealed, sealed.data());
+  ExpectGolden("format_2_extent", header + sealed);
+  const std::string golden = ReadGolden("format_2_extent");
+  std::string opened = golden.substr(64);
+  EXPECT_TRUE(
+      OpenExtent(sealer, golden.substr(0, 64), SampleKey(), extent, opened, opened.data()).ok());
+  EXPECT_EQ(opened, std::string(64, 'r'));
+
+  Token page[kPageTokens];
+  for (std::uint32_t i = 0; i < kPageTokens; ++i) page[i] = static_cast<Token>(i * 1000);
+  PageHasher hasher({1, 2}, {3, 4}, PageHashKey(key));
+  std::string hashes;
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t hash = hasher.Next(page);
+    for (int shift = 0; shift < 64; shift += 8) hashes.push_back(static_cast<char>(hash >> shift));
+  }
+  ExpectGolden("format_2_hashes", hashes);
 }
 
 TEST(Golden, ExtentHeader) {

@@ -81,7 +81,7 @@ TEST(SegmentHeads, AForeignFileIsDataLossFromItsFirstByte) {
 
 TEST(SegmentHeads, ALaterVersionIsNotDamage) {
   std::string head = EncodeSegmentHead(77, SampleRows(), 4096);
-  head[8] = 2;
+  head[8] = 3;
   EXPECT_EQ(HeadCode(head), absl::StatusCode::kDataLoss);
   EXPECT_EQ(HeadCode(Reseal(head)), absl::StatusCode::kFailedPrecondition);
   head[8] = 0;

@@ -67,6 +67,7 @@ TEST(Flags, DefaultsAreThoseOfTheOptions) {
   EXPECT_EQ(flags->disk.budget_bytes, 0u);
   EXPECT_EQ(flags->disk.min_free_bytes, 4096ull << 20);
   EXPECT_EQ(flags->disk.codec, CodecChoice::kAuto);
+  EXPECT_EQ(flags->disk.key_file, "");
   EXPECT_FALSE(flags->any_given);
   EXPECT_FALSE(flags->help_wanted);
   EXPECT_TRUE(flags->notices.empty());
@@ -347,6 +348,7 @@ TEST(ExampleConfig, HasEveryKeyOnceAtItsDefault) {
   EXPECT_EQ(given->disk.budget_bytes, defaults->disk.budget_bytes);
   EXPECT_EQ(given->disk.min_free_bytes, defaults->disk.min_free_bytes);
   EXPECT_EQ(given->disk.codec, defaults->disk.codec);
+  EXPECT_EQ(given->disk.key_file, defaults->disk.key_file);
 }
 
 TEST(FlagTable, IsWellFormed) {

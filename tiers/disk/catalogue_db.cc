@@ -52,6 +52,7 @@ struct CatalogueDb::State {
   }
 
   Mode mode = Mode::kReadOnly;
+  std::unique_ptr<RowSealer> sealer;  // null: values are plain
   std::shared_ptr<FailureListener> listener = std::make_shared<FailureListener>();
   std::shared_ptr<rocksdb::Statistics> statistics;
   std::unique_ptr<rocksdb::DB> db;
@@ -61,9 +62,11 @@ struct CatalogueDb::State {
 CatalogueDb::CatalogueDb(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CatalogueDb::~CatalogueDb() = default;
 
-absl::StatusOr<std::unique_ptr<CatalogueDb>> CatalogueDb::Open(const std::string& path, Mode mode) {
+absl::StatusOr<std::unique_ptr<CatalogueDb>> CatalogueDb::Open(const std::string& path, Mode mode,
+                                                               const SharedSealKey& key) {
   auto state = std::make_unique<State>();
   state->mode = mode;
+  if (key != nullptr) state->sealer = std::make_unique<RowSealer>(key);
   // RocksDB would make the folder for everybody.
   if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, path);
@@ -98,7 +101,8 @@ absl::StatusOr<std::string> CatalogueDb::Get(Family family, const std::string& k
         state_->db->Get(rocksdb::ReadOptions(), state_->Handle(family), ToSlice(key), &value));
   });
   if (!status.ok()) return status;
-  return value;
+  if (state_->sealer == nullptr) return value;
+  return state_->sealer->Open(static_cast<std::uint8_t>(family), key, value);
 }
 
 absl::Status CatalogueDb::Scan(
@@ -112,7 +116,15 @@ absl::Status CatalogueDb::Scan(
     for (it->Seek(begin); it->Valid(); it->Next()) {
       const std::string_view key = ToView(it->key());
       if (!end.empty() && key >= end) break;
-      if (!visit(key, ToView(it->value()))) break;
+      if (state_->sealer == nullptr) {
+        if (!visit(key, ToView(it->value()))) break;
+        continue;
+      }
+      // swallow: an empty value is damaged to every reader of rows.
+      const std::string opened =
+          state_->sealer->Open(static_cast<std::uint8_t>(family), key, ToView(it->value()))
+              .value_or("");
+      if (!visit(key, opened)) break;
     }
     return ToStatus(it->status());
   });
@@ -134,7 +146,11 @@ absl::Status CatalogueDb::Write(const RowBatch& batch, bool sync) {
       if (!s.ok()) return ToStatus(s);
     }
     for (const CatalogueRow& row : batch.puts) {
-      s = writes.Put(state_->Handle(row.family), row.key, row.value);
+      s = writes.Put(
+          state_->Handle(row.family), row.key,
+          state_->sealer == nullptr
+              ? row.value
+              : state_->sealer->Seal(static_cast<std::uint8_t>(row.family), row.key, row.value));
       if (!s.ok()) return ToStatus(s);
     }
     rocksdb::WriteOptions options;

@@ -40,14 +40,18 @@ class CatalogueDb {
   };
   // DataLoss: files missing or damaged; rebuilding from segments helps. ResourceExhausted: no
   // space. Unavailable: anything else, rebuilding does not help (descriptors, permissions).
-  static absl::StatusOr<std::unique_ptr<CatalogueDb>> Open(const std::string& path, Mode mode);
+  // `key` not null: values are encrypted, keys of rows are not.
+  static absl::StatusOr<std::unique_ptr<CatalogueDb>> Open(const std::string& path, Mode mode,
+                                                           const SharedSealKey& key = nullptr);
   ~CatalogueDb();
 
   bool read_only() const;
 
-  // NotFound: no such row. DataLoss: RocksDB's own checksums differ.
+  // NotFound: no such row. DataLoss: RocksDB's own checksums differ, or an encrypted value does not
+  // open.
   absl::StatusOr<std::string> Get(Family family, const std::string& key) const;
   // Rows with begin <= key < end, in order, until `visit` says false. An empty `end`: to the last.
+  // An encrypted value that does not open is visited as an empty one, which no decoder takes.
   absl::Status Scan(
       Family family, const std::string& begin, const std::string& end,
       const std::function<bool(std::string_view key, std::string_view value)>& visit) const;

@@ -12,12 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "src/format/sealing.h"
 #include "tiers/disk/file_io.h"
 #include "tiers/disk/names.h"
 
 namespace parkade::disk {
 
 inline constexpr std::uint32_t kDirectoryVersion = 1;
+// Of an encrypted one: a program that can't read it says so.
+inline constexpr std::uint32_t kSealedDirectoryVersion = 2;
 
 struct SegmentFile {
   std::uint64_t segment = 0;
@@ -29,12 +32,15 @@ struct SegmentFile {
 class Directory {
  public:
   // Checks that the directory is ours and nobody else's, and locks it. `create`: a missing one is
-  // made (0700), parents too; else a missing one is NotFound. Codes as OpenDiskTier says; on error
-  // nothing was touched.
-  static absl::StatusOr<std::unique_ptr<Directory>> Open(const std::string& path, bool create);
+  // made (0700), parents too; else a missing one is NotFound. `key` null: not encrypted; it has to
+  // be what the directory began with. Codes as OpenDiskTier says; on error nothing was touched.
+  static absl::StatusOr<std::unique_ptr<Directory>> Open(const std::string& path, bool create,
+                                                         SharedSealKey key = nullptr);
   ~Directory();
 
   const std::string& path() const { return path_; }
+  // What its segments and rows are sealed with; null: nothing.
+  const SharedSealKey& key() const { return key_; }
   std::string CataloguePath() const;
   int root() const { return root_.get(); }
   int temporary() const { return temporary_.get(); }
@@ -67,18 +73,23 @@ class Directory {
   std::uint64_t FreeBytes() const;
 
  private:
-  Directory(std::string path, Fd root, Fd lock)
-      : path_(std::move(path)), root_(std::move(root)), lock_(std::move(lock)) {}
+  Directory(std::string path, Fd root, Fd lock, SharedSealKey key)
+      : path_(std::move(path)),
+        root_(std::move(root)),
+        lock_(std::move(lock)),
+        key_(std::move(key)) {}
   struct Listing {
     std::vector<SegmentFile> files;
     std::vector<std::string> strays;
   };
   absl::Status MakeFolders();
+  absl::Status PutVersion();
   absl::Status ListFolderSegments(const std::string& folder, Listing* listing) const;
 
   const std::string path_;
   const Fd root_;
   const Fd lock_;
+  const SharedSealKey key_;
   Fd segments_;
   Fd temporary_;
   absl::Mutex mutex_;

@@ -12,17 +12,28 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "src/format/checksum.h"
+#include "src/format/segment.h"
 #include "tiers/disk/directory.h"
 
 namespace parkade::disk {
 namespace {
 
 constexpr char kVersionWord[] = "parkade-disk";
+constexpr char kKeyWord[] = "parkade-key";
+constexpr std::size_t kLongestLine = 256;
 
-std::string VersionLine(std::uint32_t version) {
-  const std::string text = absl::StrCat(kVersionWord, " ", version);
+// One line with its own checksum.
+std::string SummedLine(const std::string& text) {
   const Digest128 sum = Checksum(absl::MakeConstSpan(text.data(), text.size()));
   return absl::StrCat(text, " ", absl::Hex(sum.low, absl::kZeroPad16), "\n");
+}
+
+std::string VersionLine(std::uint32_t version) {
+  return SummedLine(absl::StrCat(kVersionWord, " ", version));
+}
+
+std::string KeyLine(const Digest128& id) {
+  return SummedLine(absl::StrCat(kKeyWord, " ", ToHex(id)));
 }
 
 // The version a file states; nothing when the line is damaged: the segments, which carry their own
@@ -35,6 +46,56 @@ std::optional<std::uint32_t> ParseVersionLine(const std::string& line) {
   return version;
 }
 
+// The first segment that says it, of those in the folder.
+std::optional<Digest128> KeyIdOfSegments(int root) {
+  absl::StatusOr<Fd> segments = OpenFolderAt(root, std::string(kSegmentsName));
+  if (!segments.ok()) return std::nullopt;
+  const absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments->get(), "segments");
+  if (!folders.ok()) return std::nullopt;
+  for (const FolderEntry& folder : *folders) {
+    absl::StatusOr<Fd> fd = OpenFolderAt(segments->get(), folder.name);
+    if (!fd.ok()) continue;
+    const absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder.name);
+    if (!files.ok()) continue;
+    for (const FolderEntry& file : *files) {
+      const absl::StatusOr<std::string> front =
+          ReadSmallFile(fd->get(), file.name, kSegmentSealBytes);
+      if (!front.ok()) continue;
+      // swallow: a damaged one says nothing; reconciling finds it again.
+      const absl::StatusOr<Digest128> id = DecodeSegmentKeyId(*front);
+      if (id.ok()) return *id;
+    }
+  }
+  return std::nullopt;
+}
+
+// Id of the key that a directory is encrypted with, zero when it is not; nothing when it holds
+// nothing that tells.
+std::optional<Digest128> KeyIdOf(int root, std::optional<std::uint32_t> version) {
+  const absl::StatusOr<std::string> line = ReadSmallFile(root, std::string(kKeyName), kLongestLine);
+  if (line.ok()) {
+    const std::vector<std::string> words = absl::StrSplit(*line, ' ');
+    const std::optional<Digest128> id = words.size() == 3 ? DigestFromHex(words[1]) : std::nullopt;
+    if (id.has_value() && *line == KeyLine(*id)) return id;
+  }
+  if (version == kDirectoryVersion) return Digest128();
+  return KeyIdOfSegments(root);
+}
+
+absl::Status CheckKey(const std::string& path, const std::optional<Digest128>& stored,
+                      const SealKey* key) {
+  const Digest128 given = key != nullptr ? key->id() : Digest128();
+  if (!stored.has_value() || *stored == given) return absl::OkStatus();
+  if (stored->IsZero()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not encrypted; a key file goes with a directory of its own"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " is encrypted with the key ", ToHex(*stored),
+      key == nullptr ? "; give its key file"
+                     : absl::StrCat("; the key file given holds another one, ", ToHex(given))));
+}
+
 absl::Status MakeParents(const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
@@ -45,17 +106,16 @@ absl::Status MakeParents(const std::string& path) {
 }
 
 // What the top level has, checked without a change.
-absl::Status CheckTopLevel(const std::string& path, int root) {
+absl::Status CheckTopLevel(const std::string& path, int root, const SealKey* key) {
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root, path);
   if (!entries.ok()) return entries.status();
-  absl::StatusOr<std::string> line = ReadSmallFile(root, std::string(kVersionName), 256);
-  if (line.ok()) {
-    const std::optional<std::uint32_t> version = ParseVersionLine(*line);
-    if (version.has_value() && *version > kDirectoryVersion) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " was written by a newer version (format ", *version,
-                       ", this program knows ", kDirectoryVersion, ")"));
-    }
+  const absl::StatusOr<std::string> line =
+      ReadSmallFile(root, std::string(kVersionName), kLongestLine);
+  const std::optional<std::uint32_t> version = line.ok() ? ParseVersionLine(*line) : std::nullopt;
+  if (version.has_value() && *version > kSealedDirectoryVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " was written by a newer version (format ", *version,
+                     ", this program knows ", kSealedDirectoryVersion, ")"));
   }
   for (const FolderEntry& entry : *entries) {
     const TopLevelKind kind = KindOfTopLevelName(entry.name);
@@ -77,7 +137,7 @@ absl::Status CheckTopLevel(const std::string& path, int root) {
           right_type ? " belongs to another user" : " is not what a disk tier has there"));
     }
   }
-  return absl::OkStatus();
+  return CheckKey(path, KeyIdOf(root, version), key);
 }
 
 absl::StatusOr<Fd> TakeLock(const std::string& path, int root) {
@@ -108,7 +168,8 @@ absl::StatusOr<Fd> MakeFolder(int parent, std::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& given, bool create) {
+absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& given, bool create,
+                                                           SharedSealKey key) {
   std::string path = given;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.empty()) return absl::InvalidArgumentError("no directory given for the disk tier");
@@ -135,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& gi
   if (info.st_uid != ::geteuid()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " belongs to another user"));
   }
-  if (absl::Status s = CheckTopLevel(path, root.get()); !s.ok()) return s;
+  if (absl::Status s = CheckTopLevel(path, root.get(), key.get()); !s.ok()) return s;
   absl::StatusOr<Fd> lock = TakeLock(path, root.get());
   if (!lock.ok()) return lock.status();
 
@@ -143,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& gi
     return ErrnoStatus(errno, path);
   }
   std::unique_ptr<Directory> directory(
-      new Directory(path, std::move(root), std::move(lock).value()));
+      new Directory(path, std::move(root), std::move(lock).value(), std::move(key)));
   if (absl::Status s = directory->MakeFolders(); !s.ok()) return s;
   if (made) {
     const std::size_t slash = path.rfind('/');
@@ -162,11 +223,21 @@ absl::Status Directory::MakeFolders() {
   absl::StatusOr<Fd> temporary = MakeFolder(root_.get(), kTemporaryName);
   if (!temporary.ok()) return temporary.status();
   temporary_ = std::move(temporary).value();
-  const std::string name(kVersionName);
-  const std::string line = VersionLine(kDirectoryVersion);
-  absl::StatusOr<std::string> old = ReadSmallFile(root_.get(), name, 256);
-  if (old.ok() && *old == line) return absl::OkStatus();
-  return ReplaceSmallFile(root_.get(), name, line);
+  return PutVersion();
+}
+
+// The key first: a directory that says it is encrypted should say with what.
+absl::Status Directory::PutVersion() {
+  std::vector<std::pair<std::string, std::string>> lines;
+  if (key_ != nullptr) lines.emplace_back(kKeyName, KeyLine(key_->id()));
+  lines.emplace_back(kVersionName,
+                     VersionLine(key_ != nullptr ? kSealedDirectoryVersion : kDirectoryVersion));
+  for (const auto& [name, line] : lines) {
+    const absl::StatusOr<std::string> old = ReadSmallFile(root_.get(), name, kLongestLine);
+    if (old.ok() && *old == line) continue;
+    if (absl::Status s = ReplaceSmallFile(root_.get(), name, line); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace parkade::disk

@@ -98,7 +98,8 @@ absl::Status DiskTier::WriteNames(CatalogueDb* db, std::vector<ConversationAttri
     inner.push_back(
         {Family::kName, ConversationKey(attributes.conversation), EncodeAttributes(attributes)});
   }
-  const RowsSegment segment = BuildRowsSegment(writer_.TakeNumber(), inner);
+  const RowsSegment segment =
+      BuildRowsSegment(writer_.TakeNumber(), inner, NewSegmentSealer(directory_->key()));
   absl::StatusOr<std::uint64_t> block_bytes = writer_.Write(segment);
   if (!block_bytes.ok()) return block_bytes.status();
   batch->puts.insert(batch->puts.end(), segment.rows.begin(), segment.rows.end());

@@ -123,7 +123,8 @@ absl::StatusOr<ExtentBytes> DiskTier::ReadExtent(
     return absl::NotFoundError("the park has no such extent");
   }
   const StoredExtent& stored = (*place)->extents[extent];
-  absl::StatusOr<ExtentBytes> read = reader_.ReadExtent((*place)->ref.segment, stored, allocate);
+  absl::StatusOr<ExtentBytes> read =
+      reader_.ReadExtent((*place)->ref.segment, key, stored, allocate);
   if (!read.ok()) return RemovedOr(read.status(), key, (*place)->ref);
   return read;
 }

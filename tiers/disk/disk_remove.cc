@@ -91,7 +91,8 @@ absl::Status DiskTier::WriteTombstone(const ConversationId& conversation,
                                       std::uint64_t* number) {
   *number = writer_.TakeNumber();
   const RowsSegment tombstone = BuildRowsSegment(
-      *number, {{Family::kTombstone, ConversationKey(conversation), EncodeTombstone(segments)}});
+      *number, {{Family::kTombstone, ConversationKey(conversation), EncodeTombstone(segments)}},
+      NewSegmentSealer(directory_->key()));
   absl::StatusOr<std::uint64_t> block_bytes = writer_.Write(tombstone);
   if (!block_bytes.ok()) return block_bytes.status();
   ledger_.AddSegment(*block_bytes);

@@ -45,14 +45,15 @@ absl::Status DiskTier::StoreClaimed(CatalogueDb* db, const ParkRecord& record,
   absl::StatusOr<std::vector<CatalogueRow>> copied = CopiedRows(record.summary.identity);
   if (!copied.ok()) return copied.status();
   absl::StatusOr<ParkSegment> park =
-      BuildParkSegment(writer_.TakeNumber(), record, payload, options_.codec, *copied);
+      BuildParkSegment(writer_.TakeNumber(), record, payload, options_.codec, *copied,
+                       NewSegmentSealer(directory_->key()));
   if (!park.ok()) return park.status();
   std::uint64_t payload_bytes = 0;
   for (const ExtentInfo& extent : record.extents) payload_bytes += extent.raw_bytes;
   writer_.Reach("store.begin");
   if (absl::Status s = ledger_.Reserve(payload_bytes, directory_->FreeBytes()); !s.ok()) return s;
   std::uint64_t block_bytes = 0;
-  const absl::Status written = WritePark(db, *park, &block_bytes);
+  const absl::Status written = WritePark(db, *park, payload, &block_bytes);
   ledger_.Settle(payload_bytes, written.ok() ? block_bytes : 0);
   if (!written.ok()) {
     Fail(written);
@@ -63,8 +64,9 @@ absl::Status DiskTier::StoreClaimed(CatalogueDb* db, const ParkRecord& record,
 }
 
 absl::Status DiskTier::WritePark(CatalogueDb* db, const ParkSegment& park,
+                                 absl::Span<const ExtentBytes> payload,
                                  std::uint64_t* block_bytes) {
-  absl::StatusOr<std::uint64_t> written = writer_.Write(park.ref, park.pieces);
+  absl::StatusOr<std::uint64_t> written = writer_.Write(park, payload);
   if (!written.ok()) return written.status();
   *block_bytes = *written;
   RowBatch batch;

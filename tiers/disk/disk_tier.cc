@@ -19,7 +19,7 @@ namespace parkade {
 absl::StatusOr<std::unique_ptr<Tier>> OpenDiskTier(const DiskTierOptions& options) {
   try {
     absl::StatusOr<std::unique_ptr<disk::Directory>> directory =
-        disk::Directory::Open(options.directory, true);
+        disk::Directory::Open(options.directory, true, options.key);
     if (!directory.ok()) return directory.status();
     auto tier = std::make_unique<disk::DiskTier>(options, std::move(directory).value());
     if (absl::Status s = tier->Start(); !s.ok()) return s;
@@ -181,7 +181,8 @@ absl::Status DiskTier::RestoreSmallSegments(CatalogueDb* db, const SegmentRef& s
     }
   }
   if (inner.empty()) return absl::OkStatus();
-  const RowsSegment segment = BuildRowsSegment(writer_.TakeNumber(), inner);
+  const RowsSegment segment =
+      BuildRowsSegment(writer_.TakeNumber(), inner, NewSegmentSealer(directory_->key()));
   absl::StatusOr<std::uint64_t> block_bytes = writer_.Write(segment);
   if (!block_bytes.ok()) return block_bytes.status();
   RowBatch batch;

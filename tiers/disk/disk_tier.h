@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "parkade/options.h"
 #include "parkade/tier.h"
+#include "src/format/sealing.h"
 
 namespace parkade {
 
@@ -19,13 +20,14 @@ struct DiskTierOptions {
   std::uint64_t budget_bytes = 0;                // physical; 0: auto (INTERFACE, disk-gib)
   std::uint64_t min_free_bytes = 4096ull << 20;  // floor of free space
   CodecChoice codec = CodecChoice::kAuto;
+  SharedSealKey key;  // null: nothing is encrypted
   // Called at named points of writing and removing; tests kill the process there. Null: nothing.
   std::function<void(std::string_view point)> failpoint;
 };
 
 // One clear line in the status when the directory can't be used: InvalidArgument (not a directory,
-// foreign files, other owner), FailedPrecondition (another process holds it; newer format),
-// ResourceExhausted (no space). Nothing in the directory is touched then.
+// foreign files, other owner), FailedPrecondition (another process holds it; newer format; other
+// key), ResourceExhausted (no space). Nothing in the directory is touched then.
 absl::StatusOr<std::unique_ptr<Tier>> OpenDiskTier(const DiskTierOptions& options);
 
 struct VerifyReport {
@@ -36,9 +38,10 @@ struct VerifyReport {
 };
 // Reads and checks every byte. `repair`: damaged segments are removed, conversations end at the
 // last boundary before them, and a catalogue that can't be opened is rebuilt from segments.
-// `progress` gets bytes done and bytes in all; may be null.
+// `progress` gets bytes done and bytes in all; may be null. `key`: as given to the tier.
 absl::StatusOr<VerifyReport> VerifyDiskTier(
     const std::string& directory, bool repair,
-    const std::function<void(std::uint64_t, std::uint64_t)>& progress);
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+    const SharedSealKey& key = nullptr);
 
 }  // namespace parkade

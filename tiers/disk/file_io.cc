@@ -55,9 +55,9 @@ absl::StatusOr<Fd> OpenFolderAt(int folder, const std::string& name) {
   return OpenAt(folder, name, O_RDONLY | O_DIRECTORY);
 }
 
-absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what) {
+absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what,
+                      std::uint64_t offset) {
   std::size_t next = 0;
-  std::uint64_t offset = 0;
   while (next < pieces.size()) {
     std::size_t count = 0;
     std::size_t bytes = 0;

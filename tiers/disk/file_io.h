@@ -42,9 +42,10 @@ absl::Status ErrnoStatus(int error, std::string_view what);
 absl::StatusOr<Fd> OpenAt(int folder, const std::string& name, int flags);
 absl::StatusOr<Fd> OpenFolderAt(int folder, const std::string& name);
 
-// Writes all of `pieces` from the file's begin in few large calls, and asks the kernel to start
+// Writes all of `pieces` from `offset` on in few large calls, and asks the kernel to start
 // writing back as it goes, so that the sync that follows finds little left. `pieces` is consumed.
-absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what);
+absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what,
+                      std::uint64_t offset = 0);
 // Exactly `size` bytes. The file's end or an I/O error before that: DataLoss.
 absl::Status ReadExactly(int fd, char* data, std::size_t size, std::uint64_t offset,
                          std::string_view what);

@@ -49,7 +49,9 @@ std::optional<std::uint64_t> ParseSegmentFileName(std::string_view name) {
 }
 
 TopLevelKind KindOfTopLevelName(std::string_view name) {
-  if (name == kLockName || name == kVersionName || name == kOpeningName) return TopLevelKind::kFile;
+  if (name == kLockName || name == kVersionName || name == kKeyName || name == kOpeningName) {
+    return TopLevelKind::kFile;
+  }
   if (name == kCatalogueName || name == kSegmentsName || name == kTemporaryName ||
       name.substr(0, kDamagedPrefix.size()) == kDamagedPrefix) {
     return TopLevelKind::kFolder;

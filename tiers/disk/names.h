@@ -10,6 +10,8 @@ namespace parkade::disk {
 
 inline constexpr std::string_view kLockName = "LOCK";
 inline constexpr std::string_view kVersionName = "VERSION";
+// Which key the directory is encrypted with; not there: it is not.
+inline constexpr std::string_view kKeyName = "KEY";
 inline constexpr std::string_view kCatalogueName = "catalogue";
 // A catalogue that could not be opened, until what replaces it is complete.
 inline constexpr std::string_view kDamagedPrefix = "catalogue.damaged-";

@@ -11,9 +11,9 @@ std::int64_t UnixMs() {
       .count();
 }
 
-absl::StatusOr<OpenedCatalogue> OpenForReading(const std::string& path) {
+absl::StatusOr<OpenedCatalogue> OpenForReading(const Directory& directory) {
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
-      CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly);
+      CatalogueDb::Open(directory.CataloguePath(), CatalogueDb::Mode::kReadOnly, directory.key());
   if (!db.ok()) return db.status();
   return OpenedCatalogue{std::move(db).value(), false};
 }
@@ -39,26 +39,26 @@ absl::StatusOr<OpenedCatalogue> OpenCatalogue(Directory* directory) {
   const std::string marker(kOpeningName);
   const bool exists = directory->Exists(name);
   if (directory->FreeBytes() < kOpenFreeBytes) {
-    if (exists) return OpenForReading(path);
+    if (exists) return OpenForReading(*directory);
     return absl::ResourceExhaustedError(directory->path() + " has no space left");
   }
   // RocksDB's assertions end the process on some damages. The marker tells the next start, which
   // then goes without the damaged files instead of ending the same way.
   const bool ended_inside = directory->Exists(marker);
   const absl::Status marked = directory->PutMarker(marker);
-  if (absl::IsResourceExhausted(marked) && exists) return OpenForReading(path);
+  if (absl::IsResourceExhausted(marked) && exists) return OpenForReading(*directory);
   if (!marked.ok()) return marked;
   bool created = false;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db = absl::DataLossError("not opened yet");
   if (exists && !ended_inside) {
-    db = CatalogueDb::Open(path, CatalogueDb::Mode::kExisting);
+    db = CatalogueDb::Open(path, CatalogueDb::Mode::kExisting, directory->key());
     if (absl::IsResourceExhausted(db.status())) {
-      db = CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly);
+      db = CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly, directory->key());
     }
   }
   if (absl::IsDataLoss(db.status())) {
     if (absl::Status s = directory->SetCatalogueAside(UnixMs()); !s.ok()) return s;
-    db = CatalogueDb::Open(path, CatalogueDb::Mode::kCreate);
+    db = CatalogueDb::Open(path, CatalogueDb::Mode::kCreate, directory->key());
     created = true;
   }
   if (absl::Status s = directory->RemoveMarker(marker); !s.ok()) return s;

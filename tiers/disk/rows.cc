@@ -153,10 +153,13 @@ absl::StatusOr<std::vector<std::uint64_t>> DecodeTombstone(std::string_view inne
 absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRecord& record,
                                              absl::Span<const ExtentBytes> payload,
                                              CodecChoice codec,
-                                             absl::Span<const CatalogueRow> copied_rows) {
+                                             absl::Span<const CatalogueRow> copied_rows,
+                                             SharedSealer sealer) {
   if (absl::Status s = CheckPayload(record, payload); !s.ok()) return s;
   ParkSegment park;
   park.ref.segment = segment;
+  park.key = record.summary.key;
+  park.sealer = std::move(sealer);
   park.compressed.resize(payload.size());
   for (std::size_t i = 0; i < payload.size(); ++i) {
     StoredExtent stored;
@@ -177,7 +180,8 @@ absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRe
   // whatever their numbers are, so a round without numbers tells it.
   std::vector<CatalogueRow> all;
   for (const bool final_round : {false, true}) {
-    const std::uint64_t head_bytes = final_round ? SegmentHeadBytes(all) : 0;
+    const std::uint64_t head_bytes =
+        final_round ? SegmentHeadBytes(all, park.sealer != nullptr) : 0;
     std::uint64_t position = head_bytes;
     for (StoredExtent& extent : park.extents) {
       extent.offset = AlignUp(position) + kExtentHeaderBytes;
@@ -188,9 +192,15 @@ absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRe
     AddImageRows(record, &park);
     all = park.rows;
     all.insert(all.end(), copied_rows.begin(), copied_rows.end());
-    if (final_round) park.head = EncodeSegmentHead(segment, all, position - head_bytes);
+    if (final_round) {
+      park.head = EncodeSegmentHead(segment, all, position - head_bytes, park.sealer.get());
+    }
   }
   if (absl::Status s = CheckReadable(key, manifest, park); !s.ok()) return s;
+  if (park.sealer != nullptr) {
+    park.pieces.push_back(Piece(park.head.data(), park.head.size()));
+    return park;
+  }
   for (const StoredExtent& extent : park.extents) {
     park.headers.push_back(EncodeExtentHeader(key, extent));
   }
@@ -198,7 +208,8 @@ absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRe
   return park;
 }
 
-RowsSegment BuildRowsSegment(std::uint64_t segment, absl::Span<const CatalogueRow> inner_rows) {
+RowsSegment BuildRowsSegment(std::uint64_t segment, absl::Span<const CatalogueRow> inner_rows,
+                             const SharedSealer& sealer) {
   RowsSegment built;
   built.ref.segment = segment;
   // Twice, because a reference has a size and the size is known when the rows are.
@@ -207,9 +218,9 @@ RowsSegment BuildRowsSegment(std::uint64_t segment, absl::Span<const CatalogueRo
     for (const CatalogueRow& row : inner_rows) {
       built.rows.push_back({row.family, row.key, WrapRef(built.ref, row.value)});
     }
-    built.ref.size_bytes = SegmentHeadBytes(built.rows);
+    built.ref.size_bytes = SegmentHeadBytes(built.rows, sealer != nullptr);
   }
-  built.head = EncodeSegmentHead(segment, built.rows, 0);
+  built.head = EncodeSegmentHead(segment, built.rows, 0, sealer.get());
   return built;
 }
 

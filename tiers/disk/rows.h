@@ -63,6 +63,8 @@ absl::StatusOr<std::vector<std::uint64_t>> DecodeTombstone(std::string_view inne
 // `headers` and `compressed`; the object is moved, never copied, while they are in use.
 struct ParkSegment {
   SegmentRef ref;
+  ParkKey key;
+  SharedSealer sealer;  // not null: pieces are the head alone, extents are sealed while written
   std::vector<CatalogueRow> rows;     // for the batch
   std::vector<StoredExtent> extents;  // by ordinal
   std::string head;
@@ -70,12 +72,14 @@ struct ParkSegment {
   std::vector<std::string> compressed;  // by ordinal; empty: raw
   std::vector<iovec> pieces;
 };
-// `copied_rows` are written into the segment's head besides the park's own rows.
+// `copied_rows` are written into the segment's head besides the park's own rows. `sealer` null: the
+// segment is not encrypted.
 // InvalidArgument when payload and record do not fit together.
 absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRecord& record,
                                              absl::Span<const ExtentBytes> payload,
                                              CodecChoice codec,
-                                             absl::Span<const CatalogueRow> copied_rows);
+                                             absl::Span<const CatalogueRow> copied_rows,
+                                             SharedSealer sealer = nullptr);
 
 // A segment without payload: its whole content. Values that begin with a SegmentRef get this one.
 struct RowsSegment {
@@ -84,7 +88,8 @@ struct RowsSegment {
   std::string head;
 };
 // `inner` values are wrapped.
-RowsSegment BuildRowsSegment(std::uint64_t segment, absl::Span<const CatalogueRow> inner_rows);
+RowsSegment BuildRowsSegment(std::uint64_t segment, absl::Span<const CatalogueRow> inner_rows,
+                             const SharedSealer& sealer = nullptr);
 
 // Extents by ordinal from the image rows of one park. DataLoss when one is missing or twice there.
 absl::StatusOr<std::vector<StoredExtent>> JoinImageRows(std::uint64_t segment,

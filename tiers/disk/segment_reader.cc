@@ -41,7 +41,7 @@ absl::StatusOr<SegmentHead> SegmentReader::ReadHead(std::uint64_t segment) const
       return s;
     }
     std::uint64_t needed = 0;
-    absl::StatusOr<SegmentHead> head = DecodeSegmentHead(bytes, &needed);
+    absl::StatusOr<SegmentHead> head = DecodeSegmentHead(bytes, &needed, directory_->key().get());
     if (absl::IsOutOfRange(head.status()) && needed <= file->size_bytes) {
       wanted = needed;
       continue;
@@ -65,48 +65,79 @@ absl::StatusOr<SegmentHead> SegmentReader::ReadHead(std::uint64_t segment) const
 }
 
 absl::StatusOr<ExtentBytes> SegmentReader::ReadExtent(
-    std::uint64_t segment, const StoredExtent& extent,
+    std::uint64_t segment, const ParkKey& key, const StoredExtent& extent,
     const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) {
   const absl::StatusOr<SharedFile> file = Open(segment);
   if (!file.ok()) return file.status();
   const std::size_t size = extent.info.raw_bytes;
   const bool past_cache =
-      extent.codec == Codec::kRaw && (*file)->IsBestPastCache(extent.offset, size);
+      extent.codec == Codec::kRaw && (*file)->file.IsBestPastCache(extent.offset, size);
   std::shared_ptr<ExtentBuffer> buffer =
       allocate(past_cache ? size + PayloadFile::kSlackBytes : size);
   if (buffer->size() < size) {
     return absl::InvalidArgumentError("the buffer is smaller than what was asked for");
   }
   read_bytes_.fetch_add(extent.stored_bytes, std::memory_order_relaxed);
-  const absl::StatusOr<std::size_t> begin =
-      Read(**file, segment, extent, past_cache, absl::MakeSpan(buffer->data(), buffer->size()));
+  const absl::StatusOr<std::size_t> begin = Read(**file, segment, key, extent, past_cache,
+                                                 absl::MakeSpan(buffer->data(), buffer->size()));
   if (!begin.ok()) return begin.status();
   if (buffer->size() == size) return ExtentBytes(std::move(buffer));
   return ExtentBytes(std::make_shared<PartOfBuffer>(std::move(buffer), *begin, size));
 }
 
-absl::StatusOr<std::size_t> SegmentReader::Read(const PayloadFile& file, std::uint64_t segment,
-                                                const StoredExtent& extent, bool past_cache,
-                                                absl::Span<char> buffer) {
+// A sealed extent is read with its header, which stands right before it and holds the tag.
+absl::StatusOr<std::size_t> SegmentReader::Read(const Segment& segment, std::uint64_t number,
+                                                const ParkKey& key, const StoredExtent& extent,
+                                                bool past_cache, absl::Span<char> buffer) {
   const std::size_t size = extent.info.raw_bytes;
+  const std::size_t before = segment.sealer == nullptr ? 0 : kExtentHeaderBytes;
   std::optional<std::size_t> begin;
-  if (past_cache) begin = file.ReadPastCache(buffer, extent.offset, size);
-  NoteRead(segment, begin.has_value());
-  if (begin.has_value()) return *begin;
-  const absl::Span<char> raw = buffer.subspan(0, size);
-  if (extent.codec == Codec::kRaw) {
-    if (absl::Status s = file.Read(raw, extent.offset); !s.ok()) return s;
+  if (past_cache) {
+    begin = segment.file.ReadPastCache(buffer, extent.offset - before, before + size);
+  }
+  NoteRead(number, begin.has_value());
+  if (extent.codec != Codec::kRaw) {
+    const absl::Status read = ReadPacked(segment, key, extent, buffer.subspan(0, size));
+    if (!read.ok()) return read;
     return 0;
   }
-  std::string stored = TakeBuffer(extent.stored_bytes);
+  std::string header(before, '\0');
+  if (begin.has_value()) {
+    header.assign(buffer.data() + *begin, before);
+    *begin += before;
+  } else {
+    begin = 0;
+    absl::Status read;
+    if (before > 0) read = segment.file.Read(absl::MakeSpan(header), extent.offset - before);
+    if (read.ok()) read = segment.file.Read(buffer.subspan(0, size), extent.offset);
+    if (!read.ok()) return read;
+  }
+  if (segment.sealer == nullptr) return *begin;
+  char* const bytes = buffer.data() + *begin;
+  const absl::Status opened =
+      OpenExtent(*segment.sealer, header, key, extent, {bytes, size}, bytes);
+  if (!opened.ok()) return opened;
+  return *begin;
+}
+
+absl::Status SegmentReader::ReadPacked(const Segment& segment, const ParkKey& key,
+                                       const StoredExtent& extent, absl::Span<char> raw) {
+  const std::size_t before = segment.sealer == nullptr ? 0 : kExtentHeaderBytes;
+  const std::size_t size = before + extent.stored_bytes;
+  std::string stored = TakeBuffer(size);
   absl::Status status =
-      file.Read(absl::MakeSpan(stored.data(), extent.stored_bytes), extent.offset);
+      segment.file.Read(absl::MakeSpan(stored.data(), size), extent.offset - before);
+  if (status.ok() && segment.sealer != nullptr) {
+    char* const bytes = stored.data() + before;
+    status = OpenExtent(*segment.sealer, std::string_view(stored.data(), before), key, extent,
+                        {bytes, extent.stored_bytes}, bytes);
+  }
   if (status.ok()) {
-    status = Decompress(extent.codec, std::string_view(stored.data(), extent.stored_bytes), raw);
+    status = Decompress(extent.codec, std::string_view(stored.data() + before, extent.stored_bytes),
+                        raw);
   }
   GiveBuffer(std::move(stored));
-  if (!status.ok()) return status;
-  return 0;
+  return status;
 }
 
 void SegmentReader::NoteRead(std::uint64_t segment, bool past_cache) {
@@ -118,23 +149,6 @@ void SegmentReader::NoteRead(std::uint64_t segment, bool past_cache) {
   if (known == uncached_.rend() && uncached_.size() < kMostUncached) {
     uncached_.push_back({segment, 0});
   }
-}
-
-absl::Status SegmentReader::ReadStored(std::uint64_t segment, const StoredExtent& extent,
-                                       std::string* header, std::string* stored) {
-  const absl::StatusOr<SharedFile> file = Open(segment);
-  if (!file.ok()) return file.status();
-  header->resize(kExtentHeaderBytes);
-  stored->resize(extent.stored_bytes);
-  read_bytes_.fetch_add(kExtentHeaderBytes + extent.stored_bytes, std::memory_order_relaxed);
-  if (extent.offset < kExtentHeaderBytes) {
-    return absl::DataLossError(SegmentPath(segment) + ": offset too small");
-  }
-  if (absl::Status s = (*file)->Read(absl::MakeSpan(*header), extent.offset - kExtentHeaderBytes);
-      !s.ok()) {
-    return s;
-  }
-  return (*file)->Read(absl::MakeSpan(*stored), extent.offset);
 }
 
 absl::Time SegmentReader::last_read() const {
@@ -155,10 +169,10 @@ std::uint64_t SegmentReader::RefillCache(std::uint64_t bytes) {
     // swallow: removed meanwhile; there is nothing to have in the cache.
     const absl::StatusOr<SharedFile> file = Open(next.segment);
     if (!file.ok()) continue;
-    const std::uint64_t part = std::min((*file)->size_bytes() - next.done, bytes - asked);
-    (*file)->FillCache(next.done, part);
+    const std::uint64_t part = std::min((*file)->file.size_bytes() - next.done, bytes - asked);
+    (*file)->file.FillCache(next.done, part);
     asked += part;
-    if (next.done + part == (*file)->size_bytes()) continue;
+    if (next.done + part == (*file)->file.size_bytes()) continue;
     absl::MutexLock lock(&mutex_);
     uncached_.push_front({next.segment, next.done + part});
   }
@@ -168,7 +182,7 @@ std::uint64_t SegmentReader::RefillCache(std::uint64_t bytes) {
 void SegmentReader::Advise(std::uint64_t segment) {
   // swallow: a hint.
   const absl::StatusOr<SharedFile> file = Open(segment);
-  if (file.ok()) (*file)->FillCache(0, (*file)->size_bytes());
+  if (file.ok()) (*file)->file.FillCache(0, (*file)->file.size_bytes());
 }
 
 void SegmentReader::Drop(std::uint64_t segment) {
@@ -193,7 +207,9 @@ absl::StatusOr<SegmentReader::SharedFile> SegmentReader::Open(std::uint64_t segm
   absl::StatusOr<PayloadFile> opened = PayloadFile::Open(directory_->root(), SegmentPath(segment));
   if (absl::IsNotFound(opened.status())) return absl::DataLossError(opened.status().message());
   if (!opened.ok()) return opened.status();
-  auto file = std::make_shared<const PayloadFile>(*std::move(opened));
+  absl::StatusOr<SharedSealer> sealer = ReadSealer(*opened);
+  if (!sealer.ok()) return sealer.status();
+  auto file = std::make_shared<const Segment>(Segment{*std::move(opened), *std::move(sealer)});
   SharedFile closing;
   absl::MutexLock lock(&mutex_);
   auto [it, inserted] = open_.try_emplace(segment);
@@ -207,6 +223,13 @@ absl::StatusOr<SegmentReader::SharedFile> SegmentReader::Open(std::uint64_t segm
     recent_.pop_back();
   }
   return file;
+}
+
+absl::StatusOr<SharedSealer> SegmentReader::ReadSealer(const PayloadFile& file) const {
+  if (directory_->key() == nullptr) return SharedSealer();
+  std::string front(kSegmentSealBytes, '\0');
+  if (absl::Status s = file.Read(absl::MakeSpan(front), 0); !s.ok()) return s;
+  return DecodeSegmentSealer(front, directory_->key().get());
 }
 
 std::string SegmentReader::TakeBuffer(std::size_t size) {

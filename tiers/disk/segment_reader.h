@@ -37,12 +37,8 @@ class SegmentReader {
   // Raw bytes of one extent, read straight into a buffer got from `allocate`, unless it is
   // compressed. The buffer may be a little larger than the bytes.
   absl::StatusOr<ExtentBytes> ReadExtent(
-      std::uint64_t segment, const StoredExtent& extent,
+      std::uint64_t segment, const ParkKey& key, const StoredExtent& extent,
       const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate);
-  // Stored bytes and header as they are; for checking. `header`: kExtentHeaderBytes.
-  absl::Status ReadStored(std::uint64_t segment, const StoredExtent& extent, std::string* header,
-                          std::string* stored);
-
   // Asks the system to read the file ahead.
   void Advise(std::uint64_t segment);
   // Puts up to `bytes` of what was read past the system's cache into it, oldest first, so that the
@@ -57,17 +53,24 @@ class SegmentReader {
   std::uint64_t read_bytes() const { return read_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  using SharedFile = std::shared_ptr<const PayloadFile>;
+  struct Segment {
+    PayloadFile file;
+    SharedSealer sealer;  // null: plain
+  };
+  using SharedFile = std::shared_ptr<const Segment>;
   // Part of a segment that is not in the system's cache yet.
   struct Uncached {
     std::uint64_t segment = 0;
     std::uint64_t done = 0;  // bytes before this are
   };
   absl::StatusOr<SharedFile> Open(std::uint64_t segment);
+  absl::StatusOr<SharedSealer> ReadSealer(const PayloadFile& file) const;
   // Where in `buffer` the bytes are.
-  absl::StatusOr<std::size_t> Read(const PayloadFile& file, std::uint64_t segment,
+  absl::StatusOr<std::size_t> Read(const Segment& segment, std::uint64_t number, const ParkKey& key,
                                    const StoredExtent& extent, bool past_cache,
                                    absl::Span<char> buffer);
+  absl::Status ReadPacked(const Segment& segment, const ParkKey& key, const StoredExtent& extent,
+                          absl::Span<char> raw);
   void NoteRead(std::uint64_t segment, bool past_cache);
   std::string TakeBuffer(std::size_t size);
   void GiveBuffer(std::string buffer);

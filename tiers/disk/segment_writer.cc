@@ -20,6 +20,28 @@ absl::Status Allocate(int fd, std::uint64_t size_bytes, const std::string& name)
   return absl::OkStatus();
 }
 
+absl::Status WriteSealed(int fd, const ParkSegment& park, absl::Span<const ExtentBytes> payload,
+                         const std::string& name) {
+  if (absl::Status s = WriteAll(fd, park.pieces, name); !s.ok()) return s;
+  std::string frame;
+  for (std::size_t i = 0; i < park.extents.size(); ++i) {
+    const StoredExtent& extent = park.extents[i];
+    const char* bytes =
+        extent.codec == Codec::kRaw ? payload[i]->data() : park.compressed[i].data();
+    frame.resize(kExtentHeaderBytes + extent.stored_bytes);
+    const std::string header = SealExtent(*park.sealer, park.key, extent,
+                                          {bytes, extent.stored_bytes}, &frame[kExtentHeaderBytes]);
+    frame.replace(0, header.size(), header);
+    // What lies between the frames was allocated and reads as zero.
+    if (absl::Status s =
+            WriteAll(fd, {{frame.data(), frame.size()}}, name, extent.offset - kExtentHeaderBytes);
+        !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 CatalogueRow SegmentWriter::StartNumbers(std::uint64_t lowest) {
@@ -45,8 +67,22 @@ bool SegmentWriter::SetNumbersAside(std::uint64_t number, CatalogueRow* row) {
 
 absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref,
                                                    std::vector<iovec> pieces) {
+  return Write(ref, [&pieces](int fd, const std::string& name) {
+    return WriteAll(fd, std::move(pieces), name);
+  });
+}
+
+absl::StatusOr<std::uint64_t> SegmentWriter::Write(const ParkSegment& park,
+                                                   absl::Span<const ExtentBytes> payload) {
+  if (park.sealer == nullptr) return Write(park.ref, park.pieces);
+  return Write(park.ref, [&](int fd, const std::string& name) {
+    return WriteSealed(fd, park, payload, name);
+  });
+}
+
+absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref, const Fill& fill) {
   const std::string name = SegmentFileName(ref.segment);
-  absl::StatusOr<std::uint64_t> block_bytes = WriteTemporary(ref, name, std::move(pieces));
+  absl::StatusOr<std::uint64_t> block_bytes = WriteTemporary(ref, name, fill);
   if (!block_bytes.ok()) {
     // swallow: what is left in the temporary folder goes at the next open.
     (void)::unlinkat(directory_->temporary(), name.c_str(), 0);
@@ -63,17 +99,18 @@ absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref,
 }
 
 absl::StatusOr<std::uint64_t> SegmentWriter::Write(const RowsSegment& segment) {
-  return Write(segment.ref, {{const_cast<char*>(segment.head.data()), segment.head.size()}});
+  return Write(segment.ref,
+               std::vector<iovec>{{const_cast<char*>(segment.head.data()), segment.head.size()}});
 }
 
 absl::StatusOr<std::uint64_t> SegmentWriter::WriteTemporary(const SegmentRef& ref,
                                                             const std::string& name,
-                                                            std::vector<iovec> pieces) {
+                                                            const Fill& fill) {
   absl::StatusOr<Fd> fd = OpenAt(directory_->temporary(), name, O_WRONLY | O_CREAT | O_EXCL);
   if (!fd.ok()) return fd.status();
   Reach("segment.created");
   if (absl::Status s = Allocate(fd->get(), ref.size_bytes, name); !s.ok()) return s;
-  if (absl::Status s = WriteAll(fd->get(), std::move(pieces), name); !s.ok()) return s;
+  if (absl::Status s = fill(fd->get(), name); !s.ok()) return s;
   Reach("segment.written");
   if (absl::Status s = SyncData(fd->get(), name); !s.ok()) return s;
   Reach("segment.synced");

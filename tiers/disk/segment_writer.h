@@ -40,6 +40,10 @@ class SegmentWriter {
   // bytes of its blocks. On an error no file of that number is left. `pieces` is consumed.
   absl::StatusOr<std::uint64_t> Write(const SegmentRef& ref, std::vector<iovec> pieces);
   absl::StatusOr<std::uint64_t> Write(const RowsSegment& segment);
+  // Also of a sealed one, whose extents are encrypted one by one on the way: `payload` is not
+  // changed and one extent's bytes are held besides it.
+  absl::StatusOr<std::uint64_t> Write(const ParkSegment& park,
+                                      absl::Span<const ExtentBytes> payload);
 
   void Reach(std::string_view point) const {
     if (failpoint_) failpoint_(point);
@@ -47,8 +51,11 @@ class SegmentWriter {
   std::uint64_t written_bytes() const { return written_bytes_.load(std::memory_order_relaxed); }
 
  private:
+  // Writes the content of a file that is open and has its size.
+  using Fill = std::function<absl::Status(int fd, const std::string& name)>;
+  absl::StatusOr<std::uint64_t> Write(const SegmentRef& ref, const Fill& fill);
   absl::StatusOr<std::uint64_t> WriteTemporary(const SegmentRef& ref, const std::string& name,
-                                               std::vector<iovec> pieces);
+                                               const Fill& fill);
   absl::Status Publish(std::uint64_t segment, const std::string& name);
 
   Directory* const directory_;

@@ -96,7 +96,8 @@ class DiskTier : public Tier {
   // disk_store.cc
   absl::Status StoreClaimed(CatalogueDb* db, const ParkRecord& record,
                             absl::Span<const ExtentBytes> payload);
-  absl::Status WritePark(CatalogueDb* db, const ParkSegment& park, std::uint64_t* block_bytes);
+  absl::Status WritePark(CatalogueDb* db, const ParkSegment& park,
+                         absl::Span<const ExtentBytes> payload, std::uint64_t* block_bytes);
   absl::StatusOr<std::vector<CatalogueRow>> CopiedRows(const Digest128& identity) const;
 
   // disk_remove.cc

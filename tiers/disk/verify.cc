@@ -111,7 +111,8 @@ class Verifier {
     absl::StatusOr<std::string> bytes = ReadWhole(file);
     if (!bytes.ok()) return bytes.status();
     std::uint64_t needed = 0;
-    const absl::StatusOr<SegmentHead> head = DecodeSegmentHead(*bytes, &needed);
+    const absl::StatusOr<SegmentHead> head =
+        DecodeSegmentHead(*bytes, &needed, directory_->key().get());
     if (absl::IsOutOfRange(head.status())) return absl::DataLossError("is shorter than its head");
     if (!head.ok()) return head.status();
     if (head->segment != file.segment) return absl::DataLossError("holds another segment's bytes");
@@ -159,7 +160,7 @@ class Verifier {
     const absl::StatusOr<std::vector<StoredExtent>> extents = JoinImageRows(file.segment, images);
     if (!extents.ok()) return extents.status();
     for (const StoredExtent& extent : *extents) {
-      if (absl::Status s = CheckExtent(*key, extent, bytes, end); !s.ok()) {
+      if (absl::Status s = CheckExtent(*key, extent, head.sealer.get(), bytes, end); !s.ok()) {
         return absl::DataLossError(
             absl::StrCat("extent ", extent.ordinal, " at ", extent.offset, ": ", s.message()));
       }
@@ -168,8 +169,8 @@ class Verifier {
     return absl::OkStatus();
   }
 
-  absl::Status CheckExtent(const ParkKey& key, const StoredExtent& extent, std::string_view bytes,
-                           std::uint64_t* end) {
+  absl::Status CheckExtent(const ParkKey& key, const StoredExtent& extent, const Sealer* sealer,
+                           std::string_view bytes, std::uint64_t* end) {
     if (extent.offset < *end + kExtentHeaderBytes || extent.offset > bytes.size() ||
         extent.stored_bytes > bytes.size() - extent.offset) {
       return absl::DataLossError("lies outside of the file");
@@ -180,13 +181,19 @@ class Verifier {
         padding.find_first_not_of('\0') != std::string_view::npos) {
       return absl::DataLossError("the bytes before it are not padding");
     }
-    if (absl::Status s =
-            CheckExtentHeader(bytes.substr(header_at, kExtentHeaderBytes), key, extent);
-        !s.ok()) {
-      return s;
-    }
-    const std::string_view stored = bytes.substr(extent.offset, extent.stored_bytes);
+    const std::string_view header = bytes.substr(header_at, kExtentHeaderBytes);
+    std::string_view stored = bytes.substr(extent.offset, extent.stored_bytes);
     *end = extent.offset + extent.stored_bytes;
+    absl::Status whole;
+    if (sealer == nullptr) {
+      whole = CheckExtentHeader(header, key, extent);
+    } else {
+      opened_.resize(stored.size());
+      whole =
+          OpenExtent(*sealer, header, key, extent, {stored.data(), stored.size()}, opened_.data());
+      stored = opened_;
+    }
+    if (!whole.ok()) return whole;
     if (extent.codec == Codec::kRaw) {
       raw_.assign(stored.begin(), stored.end());
     } else {
@@ -226,12 +233,13 @@ class Verifier {
   RowBatch corrections_;
   bool catalogue_damaged_ = false;
   std::vector<char> raw_;
+  std::string opened_;  // stored bytes of a sealed extent
 };
 
 absl::StatusOr<VerifyReport> Look(Directory* directory, const Verifier::Progress& progress) {
   VerifyReport report;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
-      CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly);
+      CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly, directory->key());
   if (absl::IsUnavailable(db.status())) return db.status();
   if (!db.ok()) {
     ++report.damaged_rows;
@@ -291,10 +299,10 @@ absl::StatusOr<VerifyReport> Repair(Directory* directory, const Verifier::Progre
 
 absl::StatusOr<VerifyReport> VerifyDiskTier(
     const std::string& directory, bool repair,
-    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress, const SharedSealKey& key) {
   try {
     absl::StatusOr<std::unique_ptr<disk::Directory>> opened =
-        disk::Directory::Open(directory, false);
+        disk::Directory::Open(directory, false, key);
     if (!opened.ok()) return opened.status();
     return repair ? disk::Repair(opened->get(), progress) : disk::Look(opened->get(), progress);
   } catch (const std::exception& e) {
