@@ -152,10 +152,13 @@ class BusyTest(ChatTest):
         # Only recurrent state does not care how long a chat is.
         self.pooled = kind != "recurrent"
 
-    def asked(self, slot):
+    def asked(self, slot, works=False):
         """The answer, which is that of a server where every chat has a context of its own."""
         fields = {"id_slot": slot, "n_probs": LOGPROBS}
         answer = self.server.ask(self.chats[slot], ANSWER, **fields)
+        if works:
+            worker = self.server.json("GET", "/slots")[self.WORKS]
+            self.assertTrue(worker["is_processing"], "nothing was beside it")
         self.assert_near(answer, self.plain.ask(self.chats[slot], ANSWER, **fields))
         self.assertEqual(len(answer.tokens), ANSWER)
         return answer
@@ -168,17 +171,12 @@ class BusyTest(ChatTest):
         self.addCleanup(connection.close)
         return response
 
-    def assert_works(self, works):
-        slot = self.server.json("GET", "/slots")[self.WORKS]
-        self.assertEqual(slot["is_processing"], works)
-
     def gives_way(self, kind):
         self.begin_busy(kind)
         self.assertEqual(self.asked(self.RESTS).cache_n, self.HELD)
         stream = self.work(1400, 1000)
-        self.assertEqual(self.asked(self.COMES).cache_n, self.HELD)
+        self.assertEqual(self.asked(self.COMES, works=True).cache_n, self.HELD)
         self.assert_served(self.server, "disk", self.HELD)
-        self.assert_works(True)
         self.assertIn(b'"stop":true', stream.read())
         # What rested was parked; nothing of it is read again.
         before = len(self.chats[self.RESTS])
