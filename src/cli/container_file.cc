@@ -60,8 +60,7 @@ class ContainerFile::Walker {
     if (bytes > Limit() - offset_) {
       return Fault(absl::DataLossError("goes on after the end of the file"));
     }
-    const absl::Status read =
-        disk::ReadExactly(file_.file_.get(), data, bytes, offset_, file_.path_);
+    const absl::Status read = disk::ReadExactly(file_.file_, data, bytes, offset_, file_.path_);
     if (!read.ok()) return read;
     checksum_.Add({data, bytes});
     offset_ += bytes;
@@ -184,7 +183,7 @@ absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path,
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(path + " is not a file");
   const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
   std::string bytes(std::min<std::uint64_t>(file_bytes, kContainerHeaderBytes), '\0');
-  absl::Status read = disk::ReadExactly(container.file_.get(), bytes.data(), bytes.size(), 0, path);
+  absl::Status read = disk::ReadExactly(container.file_, bytes.data(), bytes.size(), 0, path);
   if (!read.ok()) return read;
   bool sealed = false;
   const absl::StatusOr<ContainerHeader> header = DecodeContainerHeader(bytes, &sealed);
@@ -198,7 +197,7 @@ absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path,
     return At(absl::DataLossError("the file is cut off"), path, file_bytes);
   }
   const std::uint64_t end = file_bytes - kContainerTrailerBytes;
-  read = disk::ReadExactly(container.file_.get(), bytes.data(), bytes.size(), end, path);
+  read = disk::ReadExactly(container.file_, bytes.data(), bytes.size(), end, path);
   if (!read.ok()) return read;
   const absl::StatusOr<ContainerTrailer> trailer = DecodeContainerTrailer(bytes, file_bytes);
   if (!trailer.ok()) {

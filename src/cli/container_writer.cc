@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<ContainerWriter>> ContainerWriter::Create(const s
   const std::string random = ToHex(RandomDigest()).substr(0, 16);
   writer->temporary_name_ = absl::StrCat(writer->name_, ".tmp-", random);
   absl::StatusOr<disk::Fd> file =
-      disk::OpenAt(writer->folder_.get(), writer->temporary_name_, O_WRONLY | O_CREAT | O_EXCL);
+      disk::OpenAt(writer->folder_, writer->temporary_name_, O_WRONLY | O_CREAT | O_EXCL);
   if (!file.ok()) return file.status();
   writer->file_ = *std::move(file);
   return writer;
@@ -136,7 +136,7 @@ absl::StatusOr<std::uint64_t> ContainerWriter::Commit() {
   if (::fsync(file_.get()) != 0) return disk::ErrnoStatus(errno, path_);
   if (absl::Status s = Rename(); !s.ok()) return s;
   committed_ = true;
-  if (absl::Status s = disk::SyncFolder(folder_.get(), path_); !s.ok()) return s;
+  if (absl::Status s = disk::SyncFolder(folder_, path_); !s.ok()) return s;
   return bytes_;
 }
 

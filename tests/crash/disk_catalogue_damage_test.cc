@@ -33,8 +33,10 @@ TEST(DiskCatalogueDamage, NothingAcknowledgedIsLost) {
   // Two kills, so that there are tables and a log. Then a clean look, so that rows and files agree.
   for (int i = 0; i < 2; ++i) {
     int lines = 60;
-    RunCrashProcess({"--work", original, std::to_string(seed + i), "", "0"},
-                    [&](const std::string&) { return --lines == 0; });
+    CrashOrder order;
+    order.directory = original;
+    order.seed = seed + static_cast<std::uint64_t>(i);
+    RunCrashProcess(order.ToArguments(), [&](const std::string&) { return --lines == 0; });
   }
   CrashOutcome whole = RunCrashProcess({"--read", original}, nullptr);
   ASSERT_EQ(whole.exit_code, 0);

@@ -61,9 +61,8 @@ CrashOutcome RunCrashProcess(const std::vector<std::string>& arguments,
 }  // namespace parkade::test
 
 int main(int argc, char** argv) {
-  if (argc == 6 && std::strcmp(argv[1], "--work") == 0) {
-    return parkade::test::RunCrashWorker(argv[2], std::strtoull(argv[3], nullptr, 10), argv[4],
-                                         std::atoi(argv[5]));
+  if (argc == 2 + parkade::test::CrashOrder::kArguments && std::strcmp(argv[1], "--work") == 0) {
+    return parkade::test::RunCrashWorker(parkade::test::CrashOrder::FromArguments(argv + 2));
   }
   if (argc == 3 && std::strcmp(argv[1], "--read") == 0) {
     return parkade::test::RunCrashReader(argv[2]);

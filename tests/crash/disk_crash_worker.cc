@@ -5,14 +5,19 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "src/engine/fake/fake_engine.h"
 #include "src/format/checksum.h"
 #include "tests/support/heap_buffer.h"
+#include "tests/support/power_cut.h"
 
 namespace parkade::test {
 namespace {
@@ -167,8 +172,9 @@ class Worker {
 
 }  // namespace
 
-DiskTierOptions CrashTierOptions(const std::string& directory) {
+DiskTierOptions CrashTierOptions(const std::string& directory, bool encrypted) {
   DiskTierOptions options;
+  if (encrypted) options.key = *SealKey::Parse(std::string(32, 'k'));
   options.directory = directory;
   options.budget_bytes = kCrashBudgetBytes;
   options.min_free_bytes = 0;
@@ -198,13 +204,52 @@ absl::Status CheckCrashPark(Tier& tier, const ParkSummary& summary) {
   return absl::OkStatus();
 }
 
-int RunCrashWorker(const std::string& directory, std::uint64_t seed, const std::string& point,
-                   int nth) {
-  DiskTierOptions options = CrashTierOptions(directory);
-  std::atomic<int> left{nth};
-  if (!point.empty()) {
+std::vector<std::string> CrashOrder::ToArguments() const {
+  return {"--work",
+          directory,
+          std::to_string(seed),
+          point,
+          std::to_string(nth),
+          encrypted ? "encrypted" : "plain",
+          power ? "power" : "kill",
+          std::to_string(at_change),
+          std::to_string(lies)};
+}
+
+CrashOrder CrashOrder::FromArguments(char** arguments) {
+  CrashOrder order;
+  order.directory = arguments[0];
+  order.seed = std::strtoull(arguments[1], nullptr, 10);
+  order.point = arguments[2];
+  order.nth = std::atoi(arguments[3]);
+  order.encrypted = std::string_view(arguments[4]) == "encrypted";
+  order.power = std::string_view(arguments[5]) == "power";
+  order.at_change = std::strtoull(arguments[6], nullptr, 10);
+  order.lies = static_cast<unsigned>(std::atoi(arguments[7]));
+  return order;
+}
+
+int RunCrashWorker(const CrashOrder& order) {
+  DiskTierOptions options = CrashTierOptions(order.directory, order.encrypted);
+  std::unique_ptr<PowerCut> power;
+  if (order.power) {
+    PowerCut::Options cut;
+    cut.attic = order.directory + ".attic";
+    std::filesystem::remove_all(cut.attic);
+    std::filesystem::create_directories(cut.attic);
+    cut.seed = order.seed;
+    cut.at_change = order.at_change;
+    cut.gone = [] { ::kill(::getpid(), SIGKILL); };
+    cut.lies = order.lies;
+    power = std::make_unique<PowerCut>(std::move(cut));
+    options.files = power.get();
+  }
+  std::atomic<int> left{order.nth};
+  if (!order.point.empty()) {
     options.failpoint = [&](std::string_view reached) {
-      if (reached == point && left.fetch_sub(1) == 1) ::kill(::getpid(), SIGKILL);
+      if (reached != order.point || left.fetch_sub(1) != 1) return;
+      if (power != nullptr) power->Cut();
+      ::kill(::getpid(), SIGKILL);
     };
   }
   auto opened = OpenDiskTier(options);
@@ -217,7 +262,7 @@ int RunCrashWorker(const std::string& directory, std::uint64_t seed, const std::
     return 2;
   }
   std::vector<Worker> workers;
-  for (int i = 0; i < kWorkers; ++i) workers.emplace_back(&tier, seed, i);
+  for (int i = 0; i < kWorkers; ++i) workers.emplace_back(&tier, order.seed, i);
   if (!tier.Enumerate([&](const ParkSummary& summary) {
              for (Worker& worker : workers) worker.Load(summary);
            })

@@ -51,7 +51,7 @@ class PayloadFileTest : public ::testing::Test {
   ~PayloadFileTest() override { std::filesystem::remove_all(folder_); }
 
   PayloadFile Open() {
-    absl::StatusOr<PayloadFile> file = PayloadFile::Open(AT_FDCWD, path_);
+    absl::StatusOr<PayloadFile> file = PayloadFile::Open(Fd(AT_FDCWD), path_);
     EXPECT_TRUE(file.ok()) << file.status();
     return *std::move(file);
   }

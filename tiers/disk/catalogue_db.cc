@@ -1,9 +1,9 @@
 #include "tiers/disk/catalogue_db.h"
 
+#include <fcntl.h>
 #include <rocksdb/db.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/write_batch.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
@@ -55,6 +55,7 @@ struct CatalogueDb::State {
   std::unique_ptr<RowSealer> sealer;  // null: values are plain
   std::shared_ptr<FailureListener> listener = std::make_shared<FailureListener>();
   std::shared_ptr<rocksdb::Statistics> statistics;
+  std::shared_ptr<rocksdb::Env> env;
   std::unique_ptr<rocksdb::DB> db;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;  // the default family, then Family's order
 };
@@ -63,16 +64,19 @@ CatalogueDb::CatalogueDb(std::unique_ptr<State> state) : state_(std::move(state)
 CatalogueDb::~CatalogueDb() = default;
 
 absl::StatusOr<std::unique_ptr<CatalogueDb>> CatalogueDb::Open(const std::string& path, Mode mode,
-                                                               const SharedSealKey& key) {
+                                                               const SharedSealKey& key,
+                                                               FileDoor& door) {
   auto state = std::make_unique<State>();
   state->mode = mode;
   if (key != nullptr) state->sealer = std::make_unique<RowSealer>(key);
   // RocksDB would make the folder for everybody.
-  if (mode == Mode::kCreate && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (mode == Mode::kCreate && door.MakeFolder(AT_FDCWD, path.c_str()) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, path);
   }
   const absl::Status opened = Guarded([&] {
     rocksdb::DBOptions options = MakeDbOptions(state->listener);
+    state->env = EnvOver(door.CatalogueFiles());
+    options.env = state->env.get();
     options.create_if_missing = mode == Mode::kCreate;
     options.create_missing_column_families = mode == Mode::kCreate;
     options.error_if_exists = mode == Mode::kCreate;

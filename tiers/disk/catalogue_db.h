@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tiers/disk/file_door.h"
 #include "tiers/disk/rows.h"
 
 namespace parkade::disk {
@@ -40,9 +41,10 @@ class CatalogueDb {
   };
   // DataLoss: files missing or damaged; rebuilding from segments helps. ResourceExhausted: no
   // space. Unavailable: anything else, rebuilding does not help (descriptors, permissions).
-  // `key` not null: values are encrypted, keys of rows are not.
+  // `key` not null: values are encrypted, keys of rows are not. `door` outlives it.
   static absl::StatusOr<std::unique_ptr<CatalogueDb>> Open(const std::string& path, Mode mode,
-                                                           const SharedSealKey& key = nullptr);
+                                                           const SharedSealKey& key = nullptr,
+                                                           FileDoor& door = FileDoor::System());
   ~CatalogueDb();
 
   bool read_only() const;

@@ -1,8 +1,6 @@
 #include "tiers/disk/catalogue_options.h"
 
 #include <rocksdb/cache.h>
-#include <rocksdb/env.h>
-#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
@@ -29,7 +27,8 @@ class SilentLogger : public rocksdb::Logger {
 // Files for their owner only; RocksDB gives them to everybody, whatever it is told.
 class PrivateFileSystem : public rocksdb::FileSystemWrapper {
  public:
-  PrivateFileSystem() : rocksdb::FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  explicit PrivateFileSystem(std::shared_ptr<rocksdb::FileSystem> files)
+      : rocksdb::FileSystemWrapper(std::move(files)) {}
   const char* Name() const override { return "ParkadePrivate"; }
 
   rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
@@ -47,11 +46,8 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
   }
 };
 
-// For the life of the process: databases and RocksDB's threads refer to it.
-rocksdb::Env* PrivateEnv() {
-  static rocksdb::Env* const env =
-      rocksdb::NewCompositeEnv(std::make_shared<PrivateFileSystem>()).release();
-  return env;
+std::shared_ptr<rocksdb::Env> PrivateEnv(std::shared_ptr<rocksdb::FileSystem> files) {
+  return rocksdb::NewCompositeEnv(std::make_shared<PrivateFileSystem>(std::move(files)));
 }
 
 // One for the process, so that every directory opened shares one bound.
@@ -98,6 +94,14 @@ absl::Status FailureListener::first() const {
   return first_;
 }
 
+std::shared_ptr<rocksdb::Env> EnvOver(std::shared_ptr<rocksdb::FileSystem> files) {
+  if (files != nullptr) return PrivateEnv(std::move(files));
+  // For the life of the process: databases and RocksDB's threads refer to it.
+  static const auto& system =
+      *new std::shared_ptr<rocksdb::Env>(PrivateEnv(rocksdb::FileSystem::Default()));
+  return system;
+}
+
 rocksdb::DBOptions MakeDbOptions(std::shared_ptr<FailureListener> listener) {
   rocksdb::DBOptions options;
   options.info_log = std::make_shared<SilentLogger>();
@@ -120,7 +124,6 @@ rocksdb::DBOptions MakeDbOptions(std::shared_ptr<FailureListener> listener) {
   options.skip_stats_update_on_db_open = true;
   options.statistics = rocksdb::CreateDBStatistics();
   options.statistics->set_stats_level(rocksdb::StatsLevel::kExceptHistogramOrTimers);
-  options.env = PrivateEnv();
   return options;
 }
 

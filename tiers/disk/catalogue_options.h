@@ -1,6 +1,8 @@
 // How RocksDB is set up for small rows and bad days; DESIGN section 4 says why each.
 #pragma once
 
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/options.h>
 
@@ -32,6 +34,10 @@ class FailureListener : public rocksdb::EventListener {
   absl::Status first_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Files for their owner only. `files` null: the system's; that one lives as long as the process.
+std::shared_ptr<rocksdb::Env> EnvOver(std::shared_ptr<rocksdb::FileSystem> files);
+
+// Without an env.
 rocksdb::DBOptions MakeDbOptions(std::shared_ptr<FailureListener> listener);
 rocksdb::ColumnFamilyOptions MakeFamilyOptions();
 

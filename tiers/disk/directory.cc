@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,19 +29,19 @@ Directory::~Directory() = default;
 std::string Directory::CataloguePath() const { return path_ + "/" + std::string(kCatalogueName); }
 
 absl::Status Directory::EmptyTemporary() {
-  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(temporary_.get(), kTemporaryName);
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(temporary_, kTemporaryName);
   if (!entries.ok()) return entries.status();
   for (const FolderEntry& entry : *entries) {
-    if (::unlinkat(temporary_.get(), entry.name.c_str(), 0) == 0) continue;
+    if (door().Unlink(temporary_.get(), entry.name.c_str(), 0) == 0) continue;
     if (errno != EISDIR && errno != EPERM) return ErrnoStatus(errno, entry.name);
-    if (absl::Status s = RemoveTree(temporary_.get(), entry.name); !s.ok()) return s;
+    if (absl::Status s = RemoveTree(temporary_, entry.name); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 bool Directory::Exists(const std::string& top_level_name) const {
   struct stat info;
-  return ::fstatat(root_.get(), top_level_name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  return door().Stat(root_.get(), top_level_name.c_str(), &info) == 0;
 }
 
 absl::Status Directory::SetCatalogueAside(std::int64_t stamp) {
@@ -50,8 +49,8 @@ absl::Status Directory::SetCatalogueAside(std::int64_t stamp) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     const std::string aside = absl::StrCat(std::string(kDamagedPrefix), stamp, "-", attempt);
     if (Exists(aside)) continue;
-    if (::renameat(root_.get(), name.c_str(), root_.get(), aside.c_str()) == 0) {
-      return SyncFolder(root_.get(), path_);
+    if (door().Rename(root_.get(), name.c_str(), root_.get(), aside.c_str()) == 0) {
+      return SyncFolder(root_, path_);
     }
     if (errno == ENOENT) return absl::OkStatus();
     return ErrnoStatus(errno, name);
@@ -60,23 +59,23 @@ absl::Status Directory::SetCatalogueAside(std::int64_t stamp) {
 }
 
 absl::Status Directory::RemoveDamagedCatalogues() {
-  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root_.get(), path_);
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root_, path_);
   if (!entries.ok()) return entries.status();
   for (const FolderEntry& entry : *entries) {
     if (entry.name.compare(0, kDamagedPrefix.size(), kDamagedPrefix) != 0) continue;
-    if (absl::Status s = RemoveTree(root_.get(), entry.name); !s.ok()) return s;
+    if (absl::Status s = RemoveTree(root_, entry.name); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 absl::Status Directory::PutMarker(std::string_view name) {
-  absl::StatusOr<Fd> fd = OpenAt(root_.get(), std::string(name), O_WRONLY | O_CREAT);
+  absl::StatusOr<Fd> fd = OpenAt(root_, std::string(name), O_WRONLY | O_CREAT);
   return fd.status();
 }
 
 absl::Status Directory::RemoveMarker(std::string_view name) {
   const std::string own(name);
-  if (::unlinkat(root_.get(), own.c_str(), 0) != 0 && errno != ENOENT) {
+  if (door().Unlink(root_.get(), own.c_str(), 0) != 0 && errno != ENOENT) {
     return ErrnoStatus(errno, own);
   }
   return absl::OkStatus();
@@ -84,17 +83,17 @@ absl::Status Directory::RemoveMarker(std::string_view name) {
 
 absl::Status Directory::ListFolderSegments(const std::string& folder, Listing* listing) const {
   const std::string folder_path = std::string(kSegmentsName) + "/" + folder;
-  absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), folder);
+  absl::StatusOr<Fd> fd = OpenFolderAt(segments_, folder);
   if (!fd.ok()) {
     listing->strays.push_back(folder_path);
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder_path);
+  absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(*fd, folder_path);
   if (!files.ok()) return files.status();
   for (const FolderEntry& file : *files) {
     const std::optional<std::uint64_t> number = ParseSegmentFileName(file.name);
     struct stat info;
-    if (::fstatat(fd->get(), file.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (door().Stat(fd->get(), file.name.c_str(), &info) != 0) {
       if (errno == ENOENT) continue;
       return ErrnoStatus(errno, file.name);
     }
@@ -110,7 +109,7 @@ absl::Status Directory::ListFolderSegments(const std::string& folder, Listing* l
 absl::Status Directory::ListSegments(
     int threads, const std::function<void(const SegmentFile&)>& visit,
     const std::function<void(const std::string& path)>& stray) const {
-  absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments_.get(), kSegmentsName);
+  absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments_, kSegmentsName);
   if (!folders.ok()) return folders.status();
   std::vector<Listing> listings(folders->size());
   std::vector<absl::Status> statuses(folders->size());
@@ -140,11 +139,11 @@ absl::Status Directory::EnsureFolder(std::uint64_t segment) {
     if (folders_[index]) return absl::OkStatus();
   }
   const std::string name = FanOutName(segment);
-  if (::mkdirat(segments_.get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (door().MakeFolder(segments_.get(), name.c_str()) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, name);
   }
   // Also when it was there: another thread may have made it a moment ago.
-  if (absl::Status s = SyncFolder(segments_.get(), name); !s.ok()) return s;
+  if (absl::Status s = SyncFolder(segments_, name); !s.ok()) return s;
   absl::MutexLock lock(&mutex_);
   folders_[index] = true;
   return absl::OkStatus();
@@ -152,15 +151,15 @@ absl::Status Directory::EnsureFolder(std::uint64_t segment) {
 
 absl::Status Directory::SyncSegmentFolder(std::uint64_t segment) {
   const std::string name = FanOutName(segment);
-  absl::StatusOr<Fd> fd = OpenFolderAt(segments_.get(), name);
+  absl::StatusOr<Fd> fd = OpenFolderAt(segments_, name);
   if (!fd.ok()) return fd.status();
-  return SyncFolder(fd->get(), name);
+  return SyncFolder(*fd, name);
 }
 
 absl::StatusOr<SegmentFile> Directory::Stat(std::uint64_t segment) const {
   struct stat info;
   const std::string name = InFolder(segment);
-  if (::fstatat(segments_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (door().Stat(segments_.get(), name.c_str(), &info) != 0) {
     return ErrnoStatus(errno, SegmentPath(segment));
   }
   return SegmentFile{segment, static_cast<std::uint64_t>(info.st_size), BlockBytes(info)};
@@ -169,11 +168,11 @@ absl::StatusOr<SegmentFile> Directory::Stat(std::uint64_t segment) const {
 absl::StatusOr<std::uint64_t> Directory::Unlink(std::uint64_t segment) {
   const std::string name = InFolder(segment);
   struct stat info;
-  if (::fstatat(segments_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (door().Stat(segments_.get(), name.c_str(), &info) != 0) {
     if (errno == ENOENT) return 0;
     return ErrnoStatus(errno, SegmentPath(segment));
   }
-  if (::unlinkat(segments_.get(), name.c_str(), 0) != 0) {
+  if (door().Unlink(segments_.get(), name.c_str(), 0) != 0) {
     if (errno == ENOENT) return 0;
     return ErrnoStatus(errno, SegmentPath(segment));
   }
@@ -182,7 +181,7 @@ absl::StatusOr<std::uint64_t> Directory::Unlink(std::uint64_t segment) {
 
 std::uint64_t Directory::FreeBytes() const {
   struct statvfs info;
-  if (::fstatvfs(root_.get(), &info) != 0) return 0;
+  if (door().StatFileSystem(root_.get(), &info) != 0) return 0;
   return static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
 }
 

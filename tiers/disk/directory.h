@@ -33,17 +33,20 @@ class Directory {
  public:
   // Checks that the directory is ours and nobody else's, and locks it. `create`: a missing one is
   // made (0700), parents too; else a missing one is NotFound. `key` null: not encrypted; it has to
-  // be what the directory began with. Codes as OpenDiskTier says; on error nothing was touched.
+  // be what the directory began with. `door` outlives it. Codes as OpenDiskTier says; on
+  // error nothing was touched.
   static absl::StatusOr<std::unique_ptr<Directory>> Open(const std::string& path, bool create,
-                                                         SharedSealKey key = nullptr);
+                                                         SharedSealKey key = nullptr,
+                                                         FileDoor& door = FileDoor::System());
   ~Directory();
 
   const std::string& path() const { return path_; }
   // What its segments and rows are sealed with; null: nothing.
   const SharedSealKey& key() const { return key_; }
   std::string CataloguePath() const;
-  int root() const { return root_.get(); }
-  int temporary() const { return temporary_.get(); }
+  const Fd& root() const { return root_; }
+  const Fd& temporary() const { return temporary_; }
+  FileDoor& door() const { return root_.door(); }
 
   // ---- top level ----
   absl::Status EmptyTemporary();

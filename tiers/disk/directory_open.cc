@@ -47,19 +47,18 @@ std::optional<std::uint32_t> ParseVersionLine(const std::string& line) {
 }
 
 // The first segment that says it, of those in the folder.
-std::optional<Digest128> KeyIdOfSegments(int root) {
+std::optional<Digest128> KeyIdOfSegments(const Fd& root) {
   absl::StatusOr<Fd> segments = OpenFolderAt(root, std::string(kSegmentsName));
   if (!segments.ok()) return std::nullopt;
-  const absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(segments->get(), "segments");
+  const absl::StatusOr<std::vector<FolderEntry>> folders = ListFolder(*segments, "segments");
   if (!folders.ok()) return std::nullopt;
   for (const FolderEntry& folder : *folders) {
-    absl::StatusOr<Fd> fd = OpenFolderAt(segments->get(), folder.name);
+    absl::StatusOr<Fd> fd = OpenFolderAt(*segments, folder.name);
     if (!fd.ok()) continue;
-    const absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(fd->get(), folder.name);
+    const absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(*fd, folder.name);
     if (!files.ok()) continue;
     for (const FolderEntry& file : *files) {
-      const absl::StatusOr<std::string> front =
-          ReadSmallFile(fd->get(), file.name, kSegmentSealBytes);
+      const absl::StatusOr<std::string> front = ReadSmallFile(*fd, file.name, kSegmentSealBytes);
       if (!front.ok()) continue;
       // swallow: a damaged one says nothing; reconciling finds it again.
       const absl::StatusOr<Digest128> id = DecodeSegmentKeyId(*front);
@@ -71,7 +70,7 @@ std::optional<Digest128> KeyIdOfSegments(int root) {
 
 // Id of the key that a directory is encrypted with, zero when it is not; nothing when it holds
 // nothing that tells.
-std::optional<Digest128> KeyIdOf(int root, std::optional<std::uint32_t> version) {
+std::optional<Digest128> KeyIdOf(const Fd& root, std::optional<std::uint32_t> version) {
   const absl::StatusOr<std::string> line = ReadSmallFile(root, std::string(kKeyName), kLongestLine);
   if (line.ok()) {
     const std::vector<std::string> words = absl::StrSplit(*line, ' ');
@@ -96,17 +95,19 @@ absl::Status CheckKey(const std::string& path, const std::optional<Digest128>& s
                      : absl::StrCat("; the key file given holds another one, ", ToHex(given))));
 }
 
-absl::Status MakeParents(const std::string& path) {
+absl::Status MakeParents(FileDoor& door, const std::string& path) {
   for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
     const std::string parent = path.substr(0, slash);
-    if (::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, parent);
+    if (door.MakeFolder(AT_FDCWD, parent.c_str()) != 0 && errno != EEXIST) {
+      return ErrnoStatus(errno, parent);
+    }
   }
   return absl::OkStatus();
 }
 
 // What the top level has, checked without a change.
-absl::Status CheckTopLevel(const std::string& path, int root, const SealKey* key) {
+absl::Status CheckTopLevel(const std::string& path, const Fd& root, const SealKey* key) {
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root, path);
   if (!entries.ok()) return entries.status();
   const absl::StatusOr<std::string> line =
@@ -126,7 +127,7 @@ absl::Status CheckTopLevel(const std::string& path, int root, const SealKey* key
                        "); use an empty one"));
     }
     struct stat info;
-    if (::fstatat(root, entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (root.door().Stat(root.get(), entry.name.c_str(), &info) != 0) {
       return ErrnoStatus(errno, absl::StrCat(path, "/", entry.name));
     }
     const bool right_type =
@@ -140,47 +141,51 @@ absl::Status CheckTopLevel(const std::string& path, int root, const SealKey* key
   return CheckKey(path, KeyIdOf(root, version), key);
 }
 
-absl::StatusOr<Fd> TakeLock(const std::string& path, int root) {
+absl::StatusOr<Fd> TakeLock(const std::string& path, const Fd& root) {
   absl::StatusOr<Fd> lock = OpenAt(root, std::string(kLockName), O_RDWR | O_CREAT);
   if (!lock.ok()) return lock.status();
   if (::flock(lock->get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat(path, "/", "LOCK"));
     char text[32] = {};
-    const ssize_t got = ::pread(lock->get(), text, sizeof(text) - 1, 0);
+    const ssize_t got = root.door().Read(lock->get(), text, sizeof(text) - 1, 0);
     long pid = 0;
     const bool known = got > 0 && absl::SimpleAtoi(absl::string_view(text, got), &pid) && pid > 0;
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is in use by another process",
                      known ? absl::StrCat(" (pid ", pid, ")") : std::string()));
   }
-  const std::string pid = absl::StrCat(::getpid(), "\n");
+  std::string pid = absl::StrCat(::getpid(), "\n");
+  const iovec piece = {pid.data(), pid.size()};
   // swallow: the number is there for the other side's message only.
-  if (::ftruncate(lock->get(), 0) != 0 || ::pwrite(lock->get(), pid.data(), pid.size(), 0) < 0) {
+  if (root.door().Truncate(lock->get(), 0) != 0 ||
+      root.door().Write(lock->get(), &piece, 1, 0) < 0) {
   }
   return lock;
 }
 
-absl::StatusOr<Fd> MakeFolder(int parent, std::string_view name) {
+absl::StatusOr<Fd> MakeFolder(const Fd& parent, std::string_view name) {
   const std::string own(name);
-  if (::mkdirat(parent, own.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, own);
+  if (parent.door().MakeFolder(parent.get(), own.c_str()) != 0 && errno != EEXIST) {
+    return ErrnoStatus(errno, own);
+  }
   return OpenFolderAt(parent, own);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& given, bool create,
-                                                           SharedSealKey key) {
+                                                           SharedSealKey key, FileDoor& door) {
   std::string path = given;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.empty()) return absl::InvalidArgumentError("no directory given for the disk tier");
   struct stat info;
   bool made = false;
-  if (::lstat(path.c_str(), &info) != 0) {
+  if (door.Stat(AT_FDCWD, path.c_str(), &info) != 0) {
     if (errno != ENOENT) return absl::InvalidArgumentError(ErrnoStatus(errno, path).message());
     if (!create) return absl::NotFoundError(absl::StrCat(path, " does not exist"));
-    if (absl::Status s = MakeParents(path); !s.ok()) return s;
-    if (::mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, path);
-    if (::lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
+    if (absl::Status s = MakeParents(door, path); !s.ok()) return s;
+    if (door.MakeFolder(AT_FDCWD, path.c_str()) != 0) return ErrnoStatus(errno, path);
+    if (door.Stat(AT_FDCWD, path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
     made = true;
   }
   if (S_ISLNK(info.st_mode)) {
@@ -189,15 +194,16 @@ absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& gi
   if (!S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a directory"));
   }
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd =
+      door.Open(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
   if (fd < 0) return absl::InvalidArgumentError(ErrnoStatus(errno, path).message());
-  Fd root(fd);
-  if (::fstat(root.get(), &info) != 0) return ErrnoStatus(errno, path);
+  Fd root(fd, door);
+  if (door.StatOpen(root.get(), &info) != 0) return ErrnoStatus(errno, path);
   if (info.st_uid != ::geteuid()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " belongs to another user"));
   }
-  if (absl::Status s = CheckTopLevel(path, root.get(), key.get()); !s.ok()) return s;
-  absl::StatusOr<Fd> lock = TakeLock(path, root.get());
+  if (absl::Status s = CheckTopLevel(path, root, key.get()); !s.ok()) return s;
+  absl::StatusOr<Fd> lock = TakeLock(path, root);
   if (!lock.ok()) return lock.status();
 
   if ((info.st_mode & 0077) != 0 && ::fchmod(root.get(), 0700) != 0) {
@@ -210,17 +216,17 @@ absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& gi
     const std::size_t slash = path.rfind('/');
     const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     // swallow: not every parent may be opened; the directory is there as long as the machine is up.
-    Fd parent_fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (parent_fd.valid()) (void)SyncFolder(parent_fd.get(), parent);
+    Fd parent_fd(door.Open(AT_FDCWD, parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), door);
+    if (parent_fd.valid()) (void)SyncFolder(parent_fd, parent);
   }
   return directory;
 }
 
 absl::Status Directory::MakeFolders() {
-  absl::StatusOr<Fd> segments = MakeFolder(root_.get(), kSegmentsName);
+  absl::StatusOr<Fd> segments = MakeFolder(root_, kSegmentsName);
   if (!segments.ok()) return segments.status();
   segments_ = std::move(segments).value();
-  absl::StatusOr<Fd> temporary = MakeFolder(root_.get(), kTemporaryName);
+  absl::StatusOr<Fd> temporary = MakeFolder(root_, kTemporaryName);
   if (!temporary.ok()) return temporary.status();
   temporary_ = std::move(temporary).value();
   return PutVersion();
@@ -233,9 +239,9 @@ absl::Status Directory::PutVersion() {
   lines.emplace_back(kVersionName,
                      VersionLine(key_ != nullptr ? kSealedDirectoryVersion : kDirectoryVersion));
   for (const auto& [name, line] : lines) {
-    const absl::StatusOr<std::string> old = ReadSmallFile(root_.get(), name, kLongestLine);
+    const absl::StatusOr<std::string> old = ReadSmallFile(root_, name, kLongestLine);
     if (old.ok() && *old == line) continue;
-    if (absl::Status s = ReplaceSmallFile(root_.get(), name, line); !s.ok()) return s;
+    if (absl::Status s = ReplaceSmallFile(root_, name, line); !s.ok()) return s;
   }
   return absl::OkStatus();
 }

@@ -19,7 +19,8 @@ namespace parkade {
 absl::StatusOr<std::unique_ptr<Tier>> OpenDiskTier(const DiskTierOptions& options) {
   try {
     absl::StatusOr<std::unique_ptr<disk::Directory>> directory =
-        disk::Directory::Open(options.directory, true, options.key);
+        disk::Directory::Open(options.directory, true, options.key,
+                              options.files != nullptr ? *options.files : disk::FileDoor::System());
     if (!directory.ok()) return directory.status();
     auto tier = std::make_unique<disk::DiskTier>(options, std::move(directory).value());
     if (absl::Status s = tier->Start(); !s.ok()) return s;

@@ -12,6 +12,7 @@
 #include "parkade/options.h"
 #include "parkade/tier.h"
 #include "src/format/sealing.h"
+#include "tiers/disk/file_door.h"
 
 namespace parkade {
 
@@ -23,6 +24,8 @@ struct DiskTierOptions {
   SharedSealKey key;  // null: nothing is encrypted
   // Called at named points of writing and removing; tests kill the process there. Null: nothing.
   std::function<void(std::string_view point)> failpoint;
+  // What stands between the tier and its files; it outlives the tier. Null: nothing does.
+  disk::FileDoor* files = nullptr;
 };
 
 // One clear line in the status when the directory can't be used: InvalidArgument (not a directory,

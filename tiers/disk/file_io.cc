@@ -1,6 +1,5 @@
 #include "tiers/disk/file_io.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,14 +18,10 @@ namespace {
 constexpr std::size_t kWriteBytes = 4u << 20;
 constexpr std::size_t kWritePieces = 512;
 
-struct CloseDir {
-  void operator()(DIR* dir) const { closedir(dir); }
-};
-
 }  // namespace
 
 Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) door_->Close(fd_);
 }
 
 absl::Status ErrnoStatus(int error, std::string_view what) {
@@ -45,17 +40,18 @@ absl::Status ErrnoStatus(int error, std::string_view what) {
   }
 }
 
-absl::StatusOr<Fd> OpenAt(int folder, const std::string& name, int flags) {
-  const int fd = ::openat(folder, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+absl::StatusOr<Fd> OpenAt(const Fd& folder, const std::string& name, int flags) {
+  const int fd =
+      folder.door().Open(folder.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return ErrnoStatus(errno, name);
-  return Fd(fd);
+  return Fd(fd, folder.door());
 }
 
-absl::StatusOr<Fd> OpenFolderAt(int folder, const std::string& name) {
+absl::StatusOr<Fd> OpenFolderAt(const Fd& folder, const std::string& name) {
   return OpenAt(folder, name, O_RDONLY | O_DIRECTORY);
 }
 
-absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what,
+absl::Status WriteAll(const Fd& fd, std::vector<iovec> pieces, std::string_view what,
                       std::uint64_t offset) {
   std::size_t next = 0;
   while (next < pieces.size()) {
@@ -65,15 +61,15 @@ absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what,
       bytes += pieces[next + count].iov_len;
       ++count;
     }
-    const ssize_t written =
-        ::pwritev(fd, &pieces[next], static_cast<int>(count), static_cast<off_t>(offset));
+    const ssize_t written = fd.door().Write(fd.get(), &pieces[next], static_cast<int>(count),
+                                            static_cast<off_t>(offset));
     if (written < 0) {
       if (errno == EINTR) continue;
       return ErrnoStatus(errno, what);
     }
     if (written == 0 && bytes > 0) return ErrnoStatus(EIO, what);
     // swallow: only a hint to begin writing back; the sync that follows reports errors.
-    (void)::sync_file_range(fd, static_cast<off_t>(offset), written, SYNC_FILE_RANGE_WRITE);
+    (void)::sync_file_range(fd.get(), static_cast<off_t>(offset), written, SYNC_FILE_RANGE_WRITE);
     offset += static_cast<std::uint64_t>(written);
     std::size_t left = static_cast<std::size_t>(written);
     while (next < pieces.size() && left >= pieces[next].iov_len) {
@@ -88,10 +84,10 @@ absl::Status WriteAll(int fd, std::vector<iovec> pieces, std::string_view what,
   return absl::OkStatus();
 }
 
-absl::Status ReadExactly(int fd, char* data, std::size_t size, std::uint64_t offset,
+absl::Status ReadExactly(const Fd& fd, char* data, std::size_t size, std::uint64_t offset,
                          std::string_view what) {
   while (size > 0) {
-    const ssize_t got = ::pread(fd, data, size, static_cast<off_t>(offset));
+    const ssize_t got = fd.door().Read(fd.get(), data, size, static_cast<off_t>(offset));
     if (got < 0) {
       if (errno == EINTR) continue;
       return absl::DataLossError(ErrnoStatus(errno, what).message());
@@ -107,24 +103,25 @@ absl::Status ReadExactly(int fd, char* data, std::size_t size, std::uint64_t off
   return absl::OkStatus();
 }
 
-absl::Status SyncData(int fd, std::string_view what) {
-  if (::fdatasync(fd) != 0) return ErrnoStatus(errno, what);
+absl::Status SyncData(const Fd& fd, std::string_view what) {
+  if (fd.door().SyncData(fd.get()) != 0) return ErrnoStatus(errno, what);
   return absl::OkStatus();
 }
 
-absl::Status SyncFolder(int folder_fd, std::string_view what) {
-  if (::fsync(folder_fd) != 0) return ErrnoStatus(errno, what);
+absl::Status SyncFolder(const Fd& folder, std::string_view what) {
+  if (folder.door().SyncFolder(folder.get()) != 0) return ErrnoStatus(errno, what);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadSmallFile(int folder, const std::string& name,
+absl::StatusOr<std::string> ReadSmallFile(const Fd& folder, const std::string& name,
                                           std::size_t limit_bytes) {
   absl::StatusOr<Fd> fd = OpenAt(folder, name, O_RDONLY);
   if (!fd.ok()) return fd.status();
   std::string content(limit_bytes, '\0');
   std::size_t filled = 0;
   while (filled < limit_bytes) {
-    const ssize_t got = ::read(fd->get(), content.data() + filled, limit_bytes - filled);
+    const ssize_t got = fd->door().Read(fd->get(), content.data() + filled, limit_bytes - filled,
+                                        static_cast<off_t>(filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, name);
     if (got == 0) break;
@@ -134,79 +131,60 @@ absl::StatusOr<std::string> ReadSmallFile(int folder, const std::string& name,
   return content;
 }
 
-absl::Status ReplaceSmallFile(int folder, const std::string& name, std::string_view content) {
+absl::Status ReplaceSmallFile(const Fd& folder, const std::string& name, std::string_view content) {
   // O_TMPFILE would leave no name at all, but not every file system has it.
   const std::string temporary = absl::StrCat("temporary/", name);
   absl::StatusOr<Fd> fd = OpenAt(folder, temporary, O_WRONLY | O_CREAT | O_TRUNC);
   if (!fd.ok()) return fd.status();
   std::vector<iovec> pieces = {{const_cast<char*>(content.data()), content.size()}};
-  if (absl::Status s = WriteAll(fd->get(), std::move(pieces), name); !s.ok()) return s;
-  if (absl::Status s = SyncData(fd->get(), name); !s.ok()) return s;
-  if (::renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
+  if (absl::Status s = WriteAll(*fd, std::move(pieces), name); !s.ok()) return s;
+  if (absl::Status s = SyncData(*fd, name); !s.ok()) return s;
+  if (folder.door().Rename(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
     return ErrnoStatus(errno, name);
   }
   return SyncFolder(folder, name);
 }
 
-absl::StatusOr<std::vector<FolderEntry>> ListFolder(int folder_fd, std::string_view what) {
-  // A descriptor of its own: fdopendir takes it over and moves its position.
-  const int own = ::openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (own < 0) return ErrnoStatus(errno, what);
-  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(own));
-  if (dir == nullptr) {
-    const int error = errno;
-    ::close(own);
-    return ErrnoStatus(error, what);
-  }
+absl::StatusOr<std::vector<FolderEntry>> ListFolder(const Fd& folder, std::string_view what) {
   std::vector<FolderEntry> entries;
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(dir.get());
-    if (entry == nullptr) {
-      if (errno != 0) return ErrnoStatus(errno, what);
-      break;
-    }
-    std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    entries.push_back({std::move(name), static_cast<std::uint64_t>(entry->d_ino)});
-  }
+  if (folder.door().List(folder.get(), &entries) != 0) return ErrnoStatus(errno, what);
   std::sort(entries.begin(), entries.end(),
             [](const FolderEntry& a, const FolderEntry& b) { return a.inode < b.inode; });
   return entries;
 }
 
-std::uint64_t FolderBlockBytes(int folder, const std::string& name) {
+std::uint64_t FolderBlockBytes(const Fd& folder, const std::string& name) {
   // swallow: a folder or file that vanished meanwhile holds nothing.
   absl::StatusOr<Fd> fd = OpenFolderAt(folder, name);
   if (!fd.ok()) return 0;
-  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(fd->get(), name);
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(*fd, name);
   if (!entries.ok()) return 0;
   std::uint64_t bytes = 0;
   for (const FolderEntry& entry : *entries) {
     struct stat info;
-    if (::fstatat(fd->get(), entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (fd->door().Stat(fd->get(), entry.name.c_str(), &info) != 0) continue;
     bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
-    if (S_ISDIR(info.st_mode)) bytes += FolderBlockBytes(fd->get(), entry.name);
+    if (S_ISDIR(info.st_mode)) bytes += FolderBlockBytes(*fd, entry.name);
   }
   return bytes;
 }
 
-absl::Status RemoveTree(int folder, const std::string& name) {
+absl::Status RemoveTree(const Fd& folder, const std::string& name) {
   absl::StatusOr<Fd> fd = OpenFolderAt(folder, name);
   if (absl::IsNotFound(fd.status())) return absl::OkStatus();
   if (!fd.ok()) return fd.status();
-  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(fd->get(), name);
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(*fd, name);
   if (!entries.ok()) return entries.status();
   for (const FolderEntry& entry : *entries) {
     struct stat info;
-    if (::fstatat(fd->get(), entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (fd->door().Stat(fd->get(), entry.name.c_str(), &info) != 0) continue;
     if (S_ISDIR(info.st_mode)) {
-      if (absl::Status s = RemoveTree(fd->get(), entry.name); !s.ok()) return s;
-    } else if (::unlinkat(fd->get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) {
+      if (absl::Status s = RemoveTree(*fd, entry.name); !s.ok()) return s;
+    } else if (fd->door().Unlink(fd->get(), entry.name.c_str(), 0) != 0 && errno != ENOENT) {
       return ErrnoStatus(errno, entry.name);
     }
   }
-  if (::unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
+  if (folder.door().Unlink(folder.get(), name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return ErrnoStatus(errno, name);
   }
   return absl::OkStatus();

@@ -12,8 +12,8 @@ std::int64_t UnixMs() {
 }
 
 absl::StatusOr<OpenedCatalogue> OpenForReading(const Directory& directory) {
-  absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
-      CatalogueDb::Open(directory.CataloguePath(), CatalogueDb::Mode::kReadOnly, directory.key());
+  absl::StatusOr<std::unique_ptr<CatalogueDb>> db = CatalogueDb::Open(
+      directory.CataloguePath(), CatalogueDb::Mode::kReadOnly, directory.key(), directory.door());
   if (!db.ok()) return db.status();
   return OpenedCatalogue{std::move(db).value(), false};
 }
@@ -51,14 +51,15 @@ absl::StatusOr<OpenedCatalogue> OpenCatalogue(Directory* directory) {
   bool created = false;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db = absl::DataLossError("not opened yet");
   if (exists && !ended_inside) {
-    db = CatalogueDb::Open(path, CatalogueDb::Mode::kExisting, directory->key());
+    db = CatalogueDb::Open(path, CatalogueDb::Mode::kExisting, directory->key(), directory->door());
     if (absl::IsResourceExhausted(db.status())) {
-      db = CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly, directory->key());
+      db = CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly, directory->key(),
+                             directory->door());
     }
   }
   if (absl::IsDataLoss(db.status())) {
     if (absl::Status s = directory->SetCatalogueAside(UnixMs()); !s.ok()) return s;
-    db = CatalogueDb::Open(path, CatalogueDb::Mode::kCreate, directory->key());
+    db = CatalogueDb::Open(path, CatalogueDb::Mode::kCreate, directory->key(), directory->door());
     created = true;
   }
   if (absl::Status s = directory->RemoveMarker(marker); !s.ok()) return s;

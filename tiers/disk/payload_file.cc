@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,11 +20,11 @@ constexpr std::uint64_t kAdviseBytes = 1u << 20;
 
 }  // namespace
 
-absl::StatusOr<PayloadFile> PayloadFile::Open(int folder, const std::string& name) {
+absl::StatusOr<PayloadFile> PayloadFile::Open(const Fd& folder, const std::string& name) {
   absl::StatusOr<Fd> cached = OpenAt(folder, name, O_RDONLY);
   if (!cached.ok()) return cached.status();
   struct stat info;
-  if (::fstat(cached->get(), &info) != 0) return ErrnoStatus(errno, name);
+  if (folder.door().StatOpen(cached->get(), &info) != 0) return ErrnoStatus(errno, name);
   absl::StatusOr<Fd> direct = OpenAt(folder, name, O_RDONLY | O_DIRECT);
   // swallow: a file system without such reads; all of them go through the cache.
   if (!direct.ok()) direct = Fd();
@@ -50,7 +49,7 @@ PayloadFile::~PayloadFile() {
 }
 
 absl::Status PayloadFile::Read(absl::Span<char> to, std::uint64_t offset) const {
-  return ReadExactly(cached_.get(), to.data(), to.size(), offset, name_);
+  return ReadExactly(cached_, to.data(), to.size(), offset, name_);
 }
 
 // Looks at some of the pages: to look at all of them costs a tenth of reading them. A read with
@@ -77,8 +76,8 @@ std::optional<std::size_t> PayloadFile::ReadPastCache(absl::Span<char> buffer, s
   if (buffer.size() < shift + asked) return std::nullopt;
   std::size_t done = 0;
   while (done < skipped + bytes) {
-    const ssize_t got = ::pread(direct_.get(), buffer.data() + shift + done, asked - done,
-                                static_cast<off_t>(begin + done));
+    const ssize_t got = direct_.door().Read(direct_.get(), buffer.data() + shift + done,
+                                            asked - done, static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
     // swallow: a read through the cache tells better what is wrong.
     if (got <= 0) return std::nullopt;

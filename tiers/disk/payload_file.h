@@ -26,7 +26,7 @@ class PayloadFile {
   // to addresses of whole sectors.
   static constexpr std::size_t kSlackBytes = 3 * 4096;
 
-  static absl::StatusOr<PayloadFile> Open(int folder, const std::string& name);
+  static absl::StatusOr<PayloadFile> Open(const Fd& folder, const std::string& name);
   PayloadFile(PayloadFile&& other) noexcept;
   PayloadFile& operator=(PayloadFile&&) = delete;
   ~PayloadFile();

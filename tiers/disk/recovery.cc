@@ -1,7 +1,5 @@
 #include "tiers/disk/recovery.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 
@@ -212,7 +210,7 @@ absl::Status Reconciler::DeleteBroken() {
 
 absl::Status Reconciler::DropFiles() {
   for (const std::string& path : strays_) {
-    if (::unlinkat(directory_->root(), path.c_str(), 0) == 0) {
+    if (directory_->door().Unlink(directory_->root().get(), path.c_str(), 0) == 0) {
       ++report_.dropped_files;
       Find(absl::StrCat(path, ": not a segment, dropped"));
     }

@@ -37,7 +37,7 @@ absl::StatusOr<SegmentHead> SegmentReader::ReadHead(std::uint64_t segment) const
   std::uint64_t wanted = kFirstHeadBytes;
   for (int round = 0; round < 3; ++round) {
     std::string bytes(std::min(wanted, file->size_bytes), '\0');
-    if (absl::Status s = ReadExactly(fd->get(), bytes.data(), bytes.size(), 0, path); !s.ok()) {
+    if (absl::Status s = ReadExactly(*fd, bytes.data(), bytes.size(), 0, path); !s.ok()) {
       return s;
     }
     std::uint64_t needed = 0;

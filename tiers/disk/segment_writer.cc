@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,15 +12,15 @@ namespace parkade::disk {
 namespace {
 
 // Fails only for lack of space: elsewhere the file just grows as it is written.
-absl::Status Allocate(int fd, std::uint64_t size_bytes, const std::string& name) {
+absl::Status Allocate(const Fd& fd, std::uint64_t size_bytes, const std::string& name) {
   if (size_bytes == 0) return absl::OkStatus();
-  if (::fallocate(fd, 0, 0, static_cast<off_t>(size_bytes)) == 0) return absl::OkStatus();
+  if (fd.door().Allocate(fd.get(), static_cast<off_t>(size_bytes)) == 0) return absl::OkStatus();
   if (errno == ENOSPC || errno == EDQUOT) return ErrnoStatus(errno, name);
   return absl::OkStatus();
 }
 
-absl::Status WriteSealed(int fd, const ParkSegment& park, absl::Span<const ExtentBytes> payload,
-                         const std::string& name) {
+absl::Status WriteSealed(const Fd& fd, const ParkSegment& park,
+                         absl::Span<const ExtentBytes> payload, const std::string& name) {
   if (absl::Status s = WriteAll(fd, park.pieces, name); !s.ok()) return s;
   std::string frame;
   for (std::size_t i = 0; i < park.extents.size(); ++i) {
@@ -67,7 +66,7 @@ bool SegmentWriter::SetNumbersAside(std::uint64_t number, CatalogueRow* row) {
 
 absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref,
                                                    std::vector<iovec> pieces) {
-  return Write(ref, [&pieces](int fd, const std::string& name) {
+  return Write(ref, [&pieces](const Fd& fd, const std::string& name) {
     return WriteAll(fd, std::move(pieces), name);
   });
 }
@@ -75,7 +74,7 @@ absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref,
 absl::StatusOr<std::uint64_t> SegmentWriter::Write(const ParkSegment& park,
                                                    absl::Span<const ExtentBytes> payload) {
   if (park.sealer == nullptr) return Write(park.ref, park.pieces);
-  return Write(park.ref, [&](int fd, const std::string& name) {
+  return Write(park.ref, [&](const Fd& fd, const std::string& name) {
     return WriteSealed(fd, park, payload, name);
   });
 }
@@ -85,11 +84,11 @@ absl::StatusOr<std::uint64_t> SegmentWriter::Write(const SegmentRef& ref, const 
   absl::StatusOr<std::uint64_t> block_bytes = WriteTemporary(ref, name, fill);
   if (!block_bytes.ok()) {
     // swallow: what is left in the temporary folder goes at the next open.
-    (void)::unlinkat(directory_->temporary(), name.c_str(), 0);
+    (void)directory_->door().Unlink(directory_->temporary().get(), name.c_str(), 0);
     return block_bytes;
   }
   if (absl::Status s = Publish(ref.segment, name); !s.ok()) {
-    (void)::unlinkat(directory_->temporary(), name.c_str(), 0);
+    (void)directory_->door().Unlink(directory_->temporary().get(), name.c_str(), 0);
     // swallow: a file that no row names goes at the next open.
     (void)directory_->Unlink(ref.segment);
     return s;
@@ -109,13 +108,13 @@ absl::StatusOr<std::uint64_t> SegmentWriter::WriteTemporary(const SegmentRef& re
   absl::StatusOr<Fd> fd = OpenAt(directory_->temporary(), name, O_WRONLY | O_CREAT | O_EXCL);
   if (!fd.ok()) return fd.status();
   Reach("segment.created");
-  if (absl::Status s = Allocate(fd->get(), ref.size_bytes, name); !s.ok()) return s;
-  if (absl::Status s = fill(fd->get(), name); !s.ok()) return s;
+  if (absl::Status s = Allocate(*fd, ref.size_bytes, name); !s.ok()) return s;
+  if (absl::Status s = fill(*fd, name); !s.ok()) return s;
   Reach("segment.written");
-  if (absl::Status s = SyncData(fd->get(), name); !s.ok()) return s;
+  if (absl::Status s = SyncData(*fd, name); !s.ok()) return s;
   Reach("segment.synced");
   struct stat info;
-  if (::fstat(fd->get(), &info) != 0) return ErrnoStatus(errno, name);
+  if (fd->door().StatOpen(fd->get(), &info) != 0) return ErrnoStatus(errno, name);
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
@@ -125,8 +124,8 @@ absl::Status SegmentWriter::Publish(std::uint64_t segment, const std::string& na
   const std::string temporary = std::string(kTemporaryName) + "/" + name;
   const std::string final_name = SegmentPath(segment);
   // RENAME_NOREPLACE is not known everywhere; numbers are unique, so nothing is there to replace.
-  if (::renameat(directory_->root(), temporary.c_str(), directory_->root(), final_name.c_str()) !=
-      0) {
+  const int root = directory_->root().get();
+  if (directory_->door().Rename(root, temporary.c_str(), root, final_name.c_str()) != 0) {
     return ErrnoStatus(errno, final_name);
   }
   Reach("segment.renamed");

@@ -52,7 +52,7 @@ class SegmentWriter {
 
  private:
   // Writes the content of a file that is open and has its size.
-  using Fill = std::function<absl::Status(int fd, const std::string& name)>;
+  using Fill = std::function<absl::Status(const Fd& fd, const std::string& name)>;
   absl::StatusOr<std::uint64_t> Write(const SegmentRef& ref, const Fill& fill);
   absl::StatusOr<std::uint64_t> WriteTemporary(const SegmentRef& ref, const std::string& name,
                                                const Fill& fill);

@@ -100,8 +100,7 @@ class Verifier {
     absl::StatusOr<Fd> fd = OpenAt(directory_->root(), SegmentPath(file.segment), O_RDONLY);
     if (!fd.ok()) return fd.status();
     std::string bytes(file.size_bytes, '\0');
-    if (absl::Status s = ReadExactly(fd->get(), bytes.data(), bytes.size(), 0, "reading");
-        !s.ok()) {
+    if (absl::Status s = ReadExactly(*fd, bytes.data(), bytes.size(), 0, "reading"); !s.ok()) {
       return s;
     }
     return bytes;
@@ -239,7 +238,8 @@ class Verifier {
 absl::StatusOr<VerifyReport> Look(Directory* directory, const Verifier::Progress& progress) {
   VerifyReport report;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
-      CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly, directory->key());
+      CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly, directory->key(),
+                        directory->door());
   if (absl::IsUnavailable(db.status())) return db.status();
   if (!db.ok()) {
     ++report.damaged_rows;

@@ -1,0 +1,218 @@
+#include "tests/crash/disk_crash_fixture.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "tests/support/faulty_files.h"
+
+namespace parkade::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Key = ExpectedParks::Key;
+
+void Move(std::uint64_t id, std::set<Key>* from, std::set<Key>* to) {
+  for (auto it = from->lower_bound({id, 0}); it != from->end() && it->first == id;) {
+    if (to != nullptr) to->insert(*it);
+    it = from->erase(it);
+  }
+}
+
+std::vector<ParkSummary> Summaries(Tier& tier) {
+  std::vector<ParkSummary> summaries;
+  EXPECT_EQ(tier.Enumerate([&](const ParkSummary& one) { summaries.push_back(one); }),
+            absl::OkStatus());
+  return summaries;
+}
+
+std::set<ParkKey> Keys(const std::vector<ParkSummary>& summaries) {
+  std::set<ParkKey> keys;
+  for (const ParkSummary& summary : summaries) keys.insert(summary.key);
+  return keys;
+}
+
+}  // namespace
+
+std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
+  const char* given = std::getenv(name);
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : otherwise;
+}
+
+void ExpectedParks::Apply(const std::string& line) {
+  std::istringstream words(line);
+  char what = 0;
+  Key key;
+  words >> what >> key.first >> key.second;
+  switch (what) {
+    case 's':
+      maybe_.insert(key);
+      break;
+    case 'S':
+      maybe_.erase(key);
+      there_.insert(key);
+      break;
+    case 'r':
+      there_.erase(key);
+      maybe_.insert(key);
+      break;
+    case 'R':
+      maybe_.erase(key);
+      break;
+    case 'f':
+      Move(key.first, &there_, &maybe_);
+      break;
+    case 'F':
+      Move(key.first, &maybe_, nullptr);
+      names_.erase(key.first);
+      break;
+    case 'n':
+      maybe_names_[key.first].insert(key.second);
+      break;
+    case 'N':
+      maybe_names_[key.first] = {key.second};
+      names_.insert(key.first);
+      break;
+  }
+  if (what == 'r' || what == 'f') names_.erase(key.first);
+}
+
+void ExpectedParks::Check(const std::set<Key>& held,
+                          const std::map<std::uint64_t, std::uint64_t>& names) {
+  for (const Key& key : there_) {
+    EXPECT_TRUE(held.count(key)) << "acknowledged and lost: " << key.first << "/" << key.second;
+  }
+  for (const Key& key : held) {
+    EXPECT_TRUE(there_.count(key) || maybe_.count(key))
+        << "removed and back: " << key.first << "/" << key.second;
+  }
+  for (const std::uint64_t id : names_) {
+    EXPECT_TRUE(names.count(id)) << "name of " << id << " is lost";
+  }
+  for (const auto& [id, name] : names) {
+    EXPECT_TRUE(maybe_names_[id].count(name)) << id << " has an older name";
+    maybe_names_[id] = {name};
+  }
+  there_ = held;
+  maybe_.clear();
+  names_.clear();
+  for (const auto& [id, name] : names) names_.insert(id);
+}
+
+DiskCrashTest::DiskCrashTest() {
+  std::string name = (fs::temp_directory_path() / "parkade-crash-XXXXXX").string();
+  root_ = mkdtemp(name.data());
+  directory_ = root_ + "/tier";
+  const std::uint64_t seed = NumberFromEnvironment("PARKADE_SEED", std::random_device()());
+  std::cerr << "PARKADE_SEED=" << seed << "\n";
+  random_.seed(seed);
+}
+
+DiskCrashTest::~DiskCrashTest() { fs::remove_all(root_); }
+
+CrashOutcome DiskCrashTest::Work(CrashOrder order,
+                                 const std::function<bool(const std::string&)>& enough) {
+  order.directory = directory_;
+  order.seed = random_();
+  order.encrypted = encrypted_;
+  order.power = power_;
+  const CrashOutcome outcome = RunCrashProcess(order.ToArguments(), enough);
+  for (const std::string& line : outcome.lines) expected_.Apply(line);
+  EXPECT_EQ(outcome.signal, SIGKILL) << "exit code " << outcome.exit_code;
+  return outcome;
+}
+
+CrashOutcome DiskCrashTest::WorkUntil(const std::string& point, int nth) {
+  CrashOrder order;
+  order.point = point;
+  order.nth = nth;
+  return Work(order, nullptr);
+}
+
+CrashOutcome DiskCrashTest::WorkForLines(std::uint64_t lines) {
+  return Work(CrashOrder(), [lines](const std::string&) mutable { return --lines == 0; });
+}
+
+void DiskCrashTest::Look() {
+  std::vector<ParkSummary> summaries;
+  {
+    auto opened = OpenDiskTier(CrashTierOptions(directory_, encrypted_));
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ((*opened)->usage().state, "up");
+    summaries = Summaries(**opened);
+    ExpectWholeOrAbsent(**opened, summaries);
+    ExpectWhatWasReported(**opened, summaries);
+    ExpectWithinBudget(**opened);
+  }
+  ExpectNoFileWithoutOwner();
+  ExpectCatalogueEqualsScan(summaries);
+}
+
+void DiskCrashTest::ExpectWholeOrAbsent(Tier& tier, const std::vector<ParkSummary>& summaries) {
+  std::map<ConversationId, std::uint32_t> ends;  // tokens from its begin on, without a gap
+  for (const ParkSummary& summary : summaries) {
+    const absl::Status whole = CheckCrashPark(tier, summary);
+    EXPECT_EQ(whole, absl::OkStatus()) << summary.key.conversation.low << "/" << summary.key.park;
+    std::uint32_t& end =
+        ends.try_emplace(summary.key.conversation, summary.parent_tokens).first->second;
+    EXPECT_EQ(summary.first_token, end)
+        << "a gap before " << summary.key.conversation.low << "/" << summary.key.park;
+    end = summary.first_token + summary.token_count;
+  }
+  for (const ParkSummary& summary : summaries) {
+    if (summary.parent.IsZero()) continue;
+    EXPECT_GE(ends[summary.parent], summary.parent_tokens)
+        << summary.key.conversation.low << " is a fork of what is not there";
+  }
+}
+
+void DiskCrashTest::ExpectWhatWasReported(Tier& tier, const std::vector<ParkSummary>& summaries) {
+  std::set<Key> held;
+  for (const ParkSummary& summary : summaries) {
+    held.insert({summary.key.conversation.low, summary.key.park});
+  }
+  std::map<std::uint64_t, std::uint64_t> names;
+  const absl::Status visited = tier.EnumerateAttributes([&](const ConversationAttributes& one) {
+    if (!one.pinned) return;
+    names[one.conversation.low] = std::strtoull(one.name.c_str(), nullptr, 10);
+  });
+  EXPECT_EQ(visited, absl::OkStatus());
+  expected_.Check(held, names);
+}
+
+void DiskCrashTest::ExpectWithinBudget(const Tier& tier) {
+  EXPECT_LE(tier.usage().physical_bytes, kCrashBudgetBytes);
+  EXPECT_LE(BlockBytesBelow(directory_), kCrashBudgetBytes);
+}
+
+void DiskCrashTest::ExpectNoFileWithoutOwner() {
+  EXPECT_TRUE(fs::is_empty(directory_ + "/temporary"));
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    EXPECT_EQ(entry.path().filename().string().find("catalogue."), std::string::npos) << entry;
+  }
+  const auto report =
+      VerifyDiskTier(directory_, false, nullptr, CrashTierOptions(directory_, encrypted_).key);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->findings, std::vector<std::string>{});
+}
+
+void DiskCrashTest::ExpectCatalogueEqualsScan(const std::vector<ParkSummary>& summaries) {
+  const std::string scanned = root_ + "/scanned";
+  fs::remove_all(scanned);
+  fs::create_directory(scanned);
+  // Segments are never written again, so second names are as good as copies.
+  fs::copy(directory_ + "/segments", scanned + "/segments",
+           fs::copy_options::recursive | fs::copy_options::create_hard_links);
+  for (const char* name : {"VERSION", "KEY"}) {
+    if (fs::exists(directory_ + "/" + name)) fs::copy(directory_ + "/" + name, scanned);
+  }
+  auto opened = OpenDiskTier(CrashTierOptions(scanned, encrypted_));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(Keys(Summaries(**opened)), Keys(summaries));
+  opened->reset();
+  fs::remove_all(scanned);
+}
+
+}  // namespace parkade::test

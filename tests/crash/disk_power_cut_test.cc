@@ -1,0 +1,61 @@
+// The power goes: what was not synced may be lost, of every file and folder on its own. At every
+// step of the tier, before any change of a file, and again while it is opened; plain and encrypted.
+#include <filesystem>
+
+#include "tests/crash/disk_crash_fixture.h"
+
+namespace parkade::test {
+namespace {
+
+class DiskPowerCutTest : public DiskCrashTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  DiskPowerCutTest() {
+    power_ = true;
+    encrypted_ = GetParam();
+  }
+  void CutBefore(std::uint64_t change) {
+    CrashOrder order;
+    order.at_change = change;
+    Work(order, nullptr);
+  }
+};
+
+TEST_P(DiskPowerCutTest, AtEveryStep) {
+  for (const char* point : kCrashPoints) {
+    SCOPED_TRACE(point);
+    WorkUntil(point, 1 + static_cast<int>(random_() % 4));
+    ASSERT_NO_FATAL_FAILURE(Look());
+  }
+  for (const char* point : kRecoveryPoints) {
+    SCOPED_TRACE(point);
+    power_ = false;  // so that there is something to recover
+    WorkUntil("segment.renamed", 3);
+    power_ = true;
+    WorkUntil(point, 1);
+    ASSERT_NO_FATAL_FAILURE(Look());
+  }
+}
+
+TEST_P(DiskPowerCutTest, AtRandomMoments) {
+  const std::uint64_t rounds = NumberFromEnvironment("PARKADE_CRASH_ROUNDS", 50) / 2;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    CutBefore(1 + random_() % 1500);
+    // The next one goes while the directory is opened.
+    if (random_() % 3 == 0) CutBefore(1 + random_() % 60);
+    ASSERT_NO_FATAL_FAILURE(Look());
+    if (HasFailure()) break;
+  }
+}
+
+TEST_P(DiskPowerCutTest, ThenTheCatalogueIsLost) {
+  for (int round = 0; round < 5; ++round) CutBefore(200 + random_() % 600);
+  std::filesystem::remove_all(directory_ + "/catalogue");
+  Look();
+}
+
+INSTANTIATE_TEST_SUITE_P(Directories, DiskPowerCutTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Encrypted" : "Plain"; });
+
+}  // namespace
+}  // namespace parkade::test
