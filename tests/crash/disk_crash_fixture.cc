@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/support/faulty_files.h"
+#include "tests/support/test_root.h"
 
 namespace parkade::test {
 namespace {
@@ -59,7 +60,7 @@ void ExpectedParks::Apply(const std::string& line) {
       maybe_.insert(key);
       break;
     case 'R':
-      maybe_.erase(key);
+      if (!evicted_may_return_) maybe_.erase(key);
       break;
     case 'f':
       Move(key.first, &there_, &maybe_);
@@ -67,9 +68,11 @@ void ExpectedParks::Apply(const std::string& line) {
     case 'F':
       Move(key.first, &maybe_, nullptr);
       names_.erase(key.first);
+      given_names_.erase(key.first);
       break;
     case 'n':
       maybe_names_[key.first].insert(key.second);
+      given_names_[key.first].insert(key.second);
       break;
     case 'N':
       maybe_names_[key.first] = {key.second};
@@ -77,6 +80,11 @@ void ExpectedParks::Apply(const std::string& line) {
       break;
   }
   if (what == 'r' || what == 'f') names_.erase(key.first);
+  // With the conversation any of its names may be back.
+  if (what == 'r' && evicted_may_return_) {
+    const std::set<std::uint64_t>& given = given_names_[key.first];
+    maybe_names_[key.first].insert(given.begin(), given.end());
+  }
 }
 
 void ExpectedParks::Check(const std::set<Key>& held,
@@ -98,11 +106,15 @@ void ExpectedParks::Check(const std::set<Key>& held,
   there_ = held;
   maybe_.clear();
   names_.clear();
-  for (const auto& [id, name] : names) names_.insert(id);
+  given_names_.clear();
+  for (const auto& [id, name] : names) {
+    names_.insert(id);
+    given_names_[id] = {name};
+  }
 }
 
 DiskCrashTest::DiskCrashTest() {
-  std::string name = (fs::temp_directory_path() / "parkade-crash-XXXXXX").string();
+  std::string name = DiskTestRoot() + "/parkade-crash-XXXXXX";
   root_ = mkdtemp(name.data());
   directory_ = root_ + "/tier";
   const std::uint64_t seed = NumberFromEnvironment("PARKADE_SEED", std::random_device()());
@@ -118,6 +130,7 @@ CrashOutcome DiskCrashTest::Work(CrashOrder order,
   order.seed = random_();
   order.encrypted = encrypted_;
   order.power = power_;
+  expected_.LetEvictedReturn(power_);
   const CrashOutcome outcome = RunCrashProcess(order.ToArguments(), enough);
   for (const std::string& line : outcome.lines) expected_.Apply(line);
   EXPECT_EQ(outcome.signal, SIGKILL) << "exit code " << outcome.exit_code;

@@ -35,6 +35,8 @@ class ExpectedParks {
  public:
   using Key = std::pair<std::uint64_t, std::uint64_t>;  // conversation, park
 
+  // Whether the power goes: an eviction does not wait for its folder's sync.
+  void LetEvictedReturn(bool may) { evicted_may_return_ = may; }
   void Apply(const std::string& line);
   // Compares and takes what is there as the new truth.
   void Check(const std::set<Key>& held, const std::map<std::uint64_t, std::uint64_t>& names);
@@ -44,6 +46,8 @@ class ExpectedParks {
   std::set<Key> maybe_;  // may be there
   std::set<std::uint64_t> names_;
   std::map<std::uint64_t, std::set<std::uint64_t>> maybe_names_;
+  std::map<std::uint64_t, std::set<std::uint64_t>> given_names_;  // since the last Check
+  bool evicted_may_return_ = false;
 };
 
 class DiskCrashTest : public ::testing::Test {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/statvfs.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -18,21 +17,12 @@
 #include "src/format/checksum.h"
 #include "tests/support/heap_buffer.h"
 #include "tests/support/sample_park.h"
+#include "tests/support/test_root.h"
 #include "tiers/disk/disk_tier.h"
 
 namespace parkade::test {
 
 inline constexpr std::uint64_t kDiskMiB = 1ull << 20;
-
-// Where syncs cost nothing, if that has room: these tests open a database hundreds of times.
-inline std::string DiskTestRoot() {
-  struct statvfs info;
-  if (::statvfs("/dev/shm", &info) == 0 &&
-      static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize > 1024 * kDiskMiB) {
-    return "/dev/shm";
-  }
-  return std::filesystem::temp_directory_path().string();
-}
 
 inline ConversationId DiskConversation(std::uint64_t number) {
   return {0x1111111111111111ull * (number + 1), number};

@@ -151,9 +151,30 @@ absl::Status Directory::EnsureFolder(std::uint64_t segment) {
 
 absl::Status Directory::SyncSegmentFolder(std::uint64_t segment) {
   const std::string name = FanOutName(segment);
+  const std::size_t index = segment % kFanOut;
+  {
+    // What is unlinked from now on needs a sync of its own.
+    absl::MutexLock lock(&mutex_);
+    unlinked_[index] = false;
+  }
   absl::StatusOr<Fd> fd = OpenFolderAt(segments_, name);
-  if (!fd.ok()) return fd.status();
-  return SyncFolder(*fd, name);
+  const absl::Status synced = fd.ok() ? SyncFolder(*fd, name) : fd.status();
+  if (synced.ok() || absl::IsNotFound(synced)) return synced;
+  absl::MutexLock lock(&mutex_);
+  unlinked_[index] = true;
+  return synced;
+}
+
+absl::Status Directory::SyncUnlinked() {
+  for (std::size_t index = 0; index < kFanOut; ++index) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!unlinked_[index]) continue;
+    }
+    const absl::Status synced = SyncSegmentFolder(index);
+    if (!synced.ok() && !absl::IsNotFound(synced)) return synced;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SegmentFile> Directory::Stat(std::uint64_t segment) const {
@@ -176,6 +197,8 @@ absl::StatusOr<std::uint64_t> Directory::Unlink(std::uint64_t segment) {
     if (errno == ENOENT) return 0;
     return ErrnoStatus(errno, SegmentPath(segment));
   }
+  absl::MutexLock lock(&mutex_);
+  unlinked_[segment % kFanOut] = true;
   return BlockBytes(info);
 }
 

@@ -67,6 +67,8 @@ class Directory {
   // Makes the segment's folder when it is not there, durably.
   absl::Status EnsureFolder(std::uint64_t segment);
   absl::Status SyncSegmentFolder(std::uint64_t segment);
+  // Syncs every folder that a file was unlinked from since its last sync: none of those returns.
+  absl::Status SyncUnlinked();
   // NotFound: no such file.
   absl::StatusOr<SegmentFile> Stat(std::uint64_t segment) const;
   // Returns the bytes of the blocks that were freed; a missing file frees none.
@@ -97,6 +99,7 @@ class Directory {
   Fd temporary_;
   absl::Mutex mutex_;
   std::bitset<kFanOut> folders_ ABSL_GUARDED_BY(mutex_);
+  std::bitset<kFanOut> unlinked_ ABSL_GUARDED_BY(mutex_);  // folders
 };
 
 }  // namespace parkade::disk

@@ -174,11 +174,8 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
   writer_.Reach("forget.rows");
   for (const ParkKey& key : keys) places_.Erase(key);
   Unlink(removal->segments);
-  absl::flat_hash_set<std::uint64_t> folders;
-  for (const std::uint64_t segment : removal->segments) {
-    if (!folders.insert(segment % kFanOut).second) continue;
-    if (absl::Status s = directory_->SyncSegmentFolder(segment); !s.ok()) return s;
-  }
+  // Of every folder: an evicted segment of the same conversation has no tombstone.
+  if (absl::Status s = directory_->SyncUnlinked(); !s.ok()) return s;
   writer_.Reach("forget.unlinked");
   Unlink(replaced);
   if (tombstone != 0) {

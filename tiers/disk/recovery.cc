@@ -244,9 +244,13 @@ absl::Status Reconciler::PruneTombstones() {
       });
   if (!scanned.ok()) return scanned;
   if (batch.empty()) return absl::OkStatus();
-  // What the tombstones name is gone for good once its folders are synced.
-  for (const std::uint64_t segment : drop_) {
-    if (absl::Status s = directory_->SyncSegmentFolder(segment); !s.ok() && !absl::IsNotFound(s)) {
+  // What the tombstones name is gone for good once its folders are synced. The process before may
+  // have unlinked it and not come to that.
+  absl::flat_hash_set<std::uint64_t> folders;
+  for (const std::uint64_t segment : drop_) folders.insert(segment % kFanOut);
+  for (const std::uint64_t segment : dead_) folders.insert(segment % kFanOut);
+  for (const std::uint64_t folder : folders) {
+    if (absl::Status s = directory_->SyncSegmentFolder(folder); !s.ok() && !absl::IsNotFound(s)) {
       return s;
     }
   }
