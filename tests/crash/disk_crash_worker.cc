@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "src/engine/fake/fake_engine.h"
 #include "src/format/checksum.h"
 #include "tests/support/heap_buffer.h"
@@ -40,7 +41,11 @@ std::string Line(char what, std::uint64_t conversation, std::uint64_t number) {
 class Worker {
  public:
   Worker(Tier* tier, std::uint64_t seed, int number)
-      : tier_(tier), random_(seed * 31 + number), number_(number) {}
+      : tier_(tier),
+        random_(seed * 31 + number),
+        number_(number),
+        next_id_(static_cast<std::uint64_t>(absl::ToUnixMillis(absl::Now())) * 1000 * kWorkers +
+                 number) {}
 
   void Load(const ParkSummary& summary) {
     const std::uint64_t id = summary.key.conversation.low;
@@ -49,11 +54,9 @@ class Worker {
     chat.parent = summary.parent.low;
     chat.parent_tokens = summary.parent_tokens;
     chat.parks = std::max(chat.parks, summary.key.park + 1);
-    next_id_ = std::max(next_id_, id + kWorkers);
   }
 
   void Run() {
-    if (next_id_ == 0) next_id_ = kWorkers + static_cast<std::uint64_t>(number_);
     while (true) {
       const std::uint64_t dice = random_() % 100;
       if (dice < 70 || chats_.empty()) {
@@ -95,7 +98,8 @@ class Worker {
     std::uint64_t id = chats_.empty() ? 0 : AnyChat();
     if (id == 0 || random_() % 4 == 0) {
       Chat chat;
-      if (id != 0 && random_() % 2 == 0) {
+      // One that could not be stored yet is no conversation that another could be a fork of.
+      if (id != 0 && chats_[id].parks > 0 && random_() % 2 == 0) {
         chat.parent = id;
         chat.parent_tokens = chats_[id].parent_tokens + kParkTokens * chats_[id].parks;
       }
@@ -167,7 +171,8 @@ class Worker {
   std::mt19937_64 random_;
   const int number_;
   std::map<std::uint64_t, Chat> chats_;
-  std::uint64_t next_id_ = 0;
+  // As those of real conversations, an id is never given twice, whatever became of the first one.
+  std::uint64_t next_id_;
 };
 
 }  // namespace

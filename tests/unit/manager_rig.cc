@@ -165,7 +165,8 @@ std::unique_ptr<Tier> Rig::OpenDurable() {
   DiskTierOptions disk;
   disk.directory = folder_;
   disk.budget_bytes = options_.durable_budget_bytes;
-  disk.min_free_bytes = 0;
+  disk.min_free_bytes = options_.disk_min_free_bytes;
+  disk.files = options_.disk_files;
   absl::StatusOr<std::unique_ptr<Tier>> tier = OpenDiskTier(disk);
   EXPECT_TRUE(tier.ok()) << tier.status();
   return tier.ok() ? *std::move(tier) : nullptr;

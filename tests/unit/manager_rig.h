@@ -12,6 +12,7 @@
 #include "src/engine/fake/fake_engine.h"
 #include "tests/support/faulty_tier.h"
 #include "tests/support/recording_sink.h"
+#include "tiers/disk/file_door.h"
 
 namespace parkade::test {
 
@@ -59,6 +60,8 @@ struct RigOptions {
   bool durable = false;  // a second tier in memory, which lives on when the cache is closed
   bool disk = false;     // or the disk tier, in a folder of its own
   std::uint64_t durable_budget_bytes = 1ull << 30;
+  std::uint64_t disk_min_free_bytes = 0;
+  disk::FileDoor* disk_files = nullptr;
 
   RigOptions();
   explicit RigOptions(RigModel which);

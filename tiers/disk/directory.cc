@@ -28,6 +28,58 @@ Directory::~Directory() = default;
 
 std::string Directory::CataloguePath() const { return path_ + "/" + std::string(kCatalogueName); }
 
+absl::Status Directory::CheckPlace() const {
+  struct stat here;
+  struct stat there;
+  if (door().StatOpen(root_.get(), &here) != 0) return ErrnoStatus(errno, path_);
+  if (door().Stat(AT_FDCWD, path_.c_str(), &there) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return absl::OkStatus();  // it can't be told now
+    return absl::NotFoundError(path_ + " was removed");
+  }
+  if (here.st_dev == there.st_dev && here.st_ino == there.st_ino) return absl::OkStatus();
+  return absl::NotFoundError(path_ + " was replaced by another one");
+}
+
+absl::StatusOr<std::unique_ptr<Directory>> Directory::OpenPlaceAgain() const {
+  const std::size_t slash = path_.rfind('/');
+  const std::string parent = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  struct stat info;
+  if (door().Stat(AT_FDCWD, parent.c_str(), &info) != 0) return ErrnoStatus(errno, parent);
+  return Open(path_, true, key_, door());
+}
+
+absl::Status Directory::TakeOver(std::unique_ptr<Directory> other) {
+  // The numbers of the descriptors stay, so that nobody who uses one meanwhile sees it closed. The
+  // lock is of what a descriptor stands for: it stays when `other` closes its own.
+  const std::pair<const Fd*, const Fd*> moves[] = {{&other->root_, &root_},
+                                                   {&other->lock_, &lock_},
+                                                   {&other->segments_, &segments_},
+                                                   {&other->temporary_, &temporary_}};
+  for (const auto& [from, to] : moves) {
+    if (::dup3(from->get(), to->get(), O_CLOEXEC) < 0) return ErrnoStatus(errno, path_);
+  }
+  absl::MutexLock lock(&mutex_);
+  folders_.reset();
+  unlinked_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Directory::ProbeWriting() {
+  const std::string name = "probe";
+  absl::Status status;
+  {
+    absl::StatusOr<Fd> fd = OpenAt(temporary_, name, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!fd.ok()) return fd.status();
+    std::string page(4096, '\0');
+    status = WriteAll(*fd, {{page.data(), page.size()}}, name);
+    if (status.ok()) status = SyncData(*fd, name);
+  }
+  if (door().Unlink(temporary_.get(), name.c_str(), 0) != 0) {
+    status.Update(ErrnoStatus(errno, name));
+  }
+  return status;
+}
+
 absl::Status Directory::EmptyTemporary() {
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(temporary_, kTemporaryName);
   if (!entries.ok()) return entries.status();

@@ -48,6 +48,18 @@ class Directory {
   const Fd& temporary() const { return temporary_; }
   FileDoor& door() const { return root_.door(); }
 
+  // ---- what happens to it while it is in use ----
+  // NotFound: its path leads to something else now, or to nothing: it was removed or replaced.
+  absl::Status CheckPlace() const;
+  // The path opened anew, for TakeOver; a directory is made there if its parent is still there.
+  // Codes as Open.
+  absl::StatusOr<std::unique_ptr<Directory>> OpenPlaceAgain() const;
+  // Goes on with what `other` has opened, lock included. Callers on other threads see the one or
+  // the other.
+  absl::Status TakeOver(std::unique_ptr<Directory> other);
+  // Whether a small file can be written, synced and removed.
+  absl::Status ProbeWriting();
+
   // ---- top level ----
   absl::Status EmptyTemporary();
   bool Exists(const std::string& top_level_name) const;

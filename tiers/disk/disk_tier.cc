@@ -41,6 +41,12 @@ constexpr std::uint64_t kRefillBytes = 64u << 20;  // a tick
 constexpr std::uint64_t kLeastUnusedBytes = 1ull << 30;
 constexpr std::uint64_t kFormatNumber = kFormatVersion;
 
+// Why a catalogue that was opened can't be written; OK when it can.
+absl::Status ReadOnlyReason(const CatalogueDb& db) {
+  if (!db.read_only()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("no space for the catalogue");
+}
+
 }  // namespace
 
 DiskTier::DiskTier(const DiskTierOptions& options, std::unique_ptr<Directory> directory)
@@ -63,6 +69,7 @@ absl::Status DiskTier::Start() {
   if (absl::Status s = directory_->EmptyTemporary(); !s.ok()) return s;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db = OpenAndLoad();
   if (!db.ok()) return db.status();
+  if (absl::Status s = ReadOnlyReason(**db); !s.ok()) Fail(s);
   gate_ = std::make_unique<CatalogueGate>(std::move(db).value());
   MeasureDatabase();
   if (options_.budget_bytes != 0) {
@@ -89,7 +96,6 @@ absl::StatusOr<std::unique_ptr<CatalogueDb>> DiskTier::OpenAndLoad() {
   if (absl::Status s = LoadRows(opened->db.get(), opened->report.highest_segment); !s.ok()) {
     return s;
   }
-  if (opened->db->read_only()) Fail(absl::ResourceExhaustedError("no space for the catalogue"));
   return std::move(opened->db);
 }
 
@@ -119,6 +125,10 @@ absl::Status DiskTier::LoadRows(CatalogueDb* db, std::uint64_t highest_segment) 
   SegmentRef secret_ref;
   absl::StatusOr<Digest128> secret = LoadSecret(*db, &secret_ref);
   if (!secret.ok()) return secret.status();
+  // What waits to be stored was hashed with the one before.
+  if (!secret_.IsZero() && *secret != secret_) {
+    return absl::FailedPreconditionError(directory_->path() + " holds another cache now");
+  }
   secret_ = *secret;
   secret_row_ = WrapRef(secret_ref, EncodeSecret(secret_));
   if (db->read_only()) return absl::OkStatus();
@@ -149,7 +159,7 @@ absl::StatusOr<Digest128> DiskTier::LoadSecret(const CatalogueDb& db, SegmentRef
       return !row.ok();
     });
     if (!scanned.ok()) return scanned;
-    if (segment == 0) return RandomDigest();
+    if (segment == 0) return secret_.IsZero() ? RandomDigest() : secret_;
     absl::StatusOr<SegmentHead> head = reader_.ReadHead(segment);
     if (!head.ok()) return head.status();
     for (const CatalogueRow& row : head->rows) {
@@ -242,8 +252,10 @@ absl::Status DiskTier::Writable() const {
 }
 
 void DiskTier::Fail(const absl::Status& status) {
+  // That a file is missing says less than that all of them are.
+  const absl::Status place = absl::IsNotFound(status) ? directory_->CheckPlace() : absl::OkStatus();
   absl::MutexLock lock(&mutex_);
-  if (failure_.empty()) failure_ = std::string(status.message());
+  if (failure_.empty()) failure_ = std::string((place.ok() ? status : place).message());
   if (absl::IsDataLoss(status)) catalogue_damaged_ = true;
 }
 
@@ -261,30 +273,61 @@ void DiskTier::Recount() {
   if (listed.ok() && ledger_.SetSegments(block_bytes, epoch)) ticks_until_recount_ = kRecountTicks;
 }
 
+bool DiskTier::CanRecover(std::unique_ptr<Directory>* again) {
+  if (directory_->CheckPlace().ok()) {
+    // swallow: the tier stays as it is, and says why already.
+    return directory_->FreeBytes() >= ledger_.floor_bytes() + kHeadroomBytes &&
+           directory_->ProbeWriting().ok();
+  }
+  absl::StatusOr<std::unique_ptr<Directory>> opened = directory_->OpenPlaceAgain();
+  // swallow: as above; the next try is in a few ticks.
+  if (!opened.ok()) return false;
+  *again = *std::move(opened);
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<CatalogueDb>> DiskTier::ReopenCatalogue(
+    std::unique_ptr<Directory> again, bool damaged) {
+  if (again != nullptr) {
+    if (absl::Status s = directory_->TakeOver(std::move(again)); !s.ok()) return s;
+    reader_.DropAll();
+  }
+  // Damage that opening does not see would come back with the next compaction.
+  if (damaged) {
+    if (absl::Status s = directory_->SetCatalogueAside(absl::ToUnixMillis(absl::Now())); !s.ok()) {
+      return s;
+    }
+  }
+  return OpenAndLoad();
+}
+
 void DiskTier::Recover() {
   ticks_until_recovery_ = kRecoveryTicks;
+  std::unique_ptr<Directory> again;
+  if (!CanRecover(&again)) return;
   bool damaged = false;
   {
     absl::MutexLock lock(&mutex_);
-    failure_.clear();
     damaged = std::exchange(catalogue_damaged_, false);
   }
   {
     absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
     if (db.ok()) catalogue_written_bytes_ += (*db)->written_bytes();
   }
+  absl::Status failure;
   const absl::Status replaced =
       gate_->Replace([&]() -> absl::StatusOr<std::unique_ptr<CatalogueDb>> {
-        // Damage that opening does not see would come back with the next compaction.
-        if (damaged) {
-          if (absl::Status s = directory_->SetCatalogueAside(absl::ToUnixMillis(absl::Now()));
-              !s.ok()) {
-            return s;
-          }
-        }
-        return OpenAndLoad();
+        absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
+            ReopenCatalogue(std::move(again), damaged);
+        failure = db.ok() ? ReadOnlyReason(**db) : db.status();
+        if (db.ok() || damaged) return db;
+        // Reads go on until it can be written again.
+        return CatalogueDb::Open(directory_->CataloguePath(), CatalogueDb::Mode::kReadOnly,
+                                 directory_->key(), directory_->door());
       });
-  if (!replaced.ok()) Fail(replaced);
+  absl::MutexLock lock(&mutex_);
+  failure_ = std::string((failure.ok() ? replaced : failure).message());
+  if (absl::IsDataLoss(failure)) catalogue_damaged_ = true;
 }
 
 void DiskTier::Tick() {
@@ -297,10 +340,8 @@ void DiskTier::Tick() {
   }
   MeasureDatabase();
   if (ticks_until_recovery_ > 0) --ticks_until_recovery_;
-  if (!Writable().ok() && ticks_until_recovery_ == 0 &&
-      directory_->FreeBytes() >= ledger_.floor_bytes() + kHeadroomBytes) {
-    Recover();
-  }
+  if (const absl::Status place = directory_->CheckPlace(); !place.ok()) Fail(place);
+  if (!Writable().ok() && ticks_until_recovery_ == 0) Recover();
   if (--ticks_until_recount_ <= 0) Recount();
   RefillCache();
 }

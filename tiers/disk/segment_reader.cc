@@ -195,6 +195,14 @@ void SegmentReader::Drop(std::uint64_t segment) {
   open_.erase(it);
 }
 
+void SegmentReader::DropAll() {
+  absl::flat_hash_map<std::uint64_t, Entry> closing;  // closed after the lock is free
+  absl::MutexLock lock(&mutex_);
+  closing.swap(open_);
+  recent_.clear();
+  uncached_.clear();
+}
+
 absl::StatusOr<SegmentReader::SharedFile> SegmentReader::Open(std::uint64_t segment) {
   {
     absl::MutexLock lock(&mutex_);

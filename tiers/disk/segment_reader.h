@@ -49,6 +49,7 @@ class SegmentReader {
   absl::Time last_read() const;
   // Closes a removed segment's descriptor.
   void Drop(std::uint64_t segment);
+  void DropAll();
 
   std::uint64_t read_bytes() const { return read_bytes_.load(std::memory_order_relaxed); }
 

@@ -82,6 +82,11 @@ class DiskTier : public Tier {
   absl::StatusOr<Digest128> LoadSecret(const CatalogueDb& db, SegmentRef* ref);
   absl::Status RestoreSmallSegments(CatalogueDb* db, const SegmentRef& secret_ref);
   void Recover();
+  // What may be wrong is over: Recover is worth closing the database for. `again`: the directory,
+  // if it has to be taken anew.
+  bool CanRecover(std::unique_ptr<Directory>* again);
+  absl::StatusOr<std::unique_ptr<CatalogueDb>> ReopenCatalogue(std::unique_ptr<Directory> again,
+                                                               bool damaged);
   void Recount();
   void MeasureDatabase();
   void RefillCache();
