@@ -23,3 +23,8 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_tiers_test.cc
   DEPENDS parkade_manager_rig
   LABELS unit)
+# Over the disk tier itself.
+parkade_test(manager_disk_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/manager_disk_test.cc
+  DEPENDS parkade_manager_rig parkade_test_files
+  LABELS unit)

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <optional>
@@ -108,6 +109,23 @@ absl::Status Directory::SetCatalogueAside(std::int64_t stamp) {
     return ErrnoStatus(errno, name);
   }
   return absl::UnavailableError("too many damaged catalogues in " + path_);
+}
+
+absl::Status Directory::TakeCatalogueBack() {
+  const std::string name(kCatalogueName);
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root_, path_);
+  if (!entries.ok()) return entries.status();
+  std::string newest;
+  for (const FolderEntry& entry : *entries) {
+    if (entry.name.compare(0, kDamagedPrefix.size(), kDamagedPrefix) != 0) continue;
+    newest = std::max(newest, entry.name);
+  }
+  if (newest.empty()) return absl::NotFoundError("no catalogue was set aside in " + path_);
+  if (absl::Status s = RemoveTree(root_, name); !s.ok()) return s;
+  if (door().Rename(root_.get(), newest.c_str(), root_.get(), name.c_str()) != 0) {
+    return ErrnoStatus(errno, name);
+  }
+  return SyncFolder(root_, path_);
 }
 
 absl::Status Directory::RemoveDamagedCatalogues() {

@@ -65,6 +65,8 @@ class Directory {
   bool Exists(const std::string& top_level_name) const;
   // Renames the catalogue to a name of kDamagedPrefix, durably. A missing one is fine.
   absl::Status SetCatalogueAside(std::int64_t stamp);
+  // Puts the catalogue that was set aside last back in place of what was begun instead of it.
+  absl::Status TakeCatalogueBack();
   // Removes what SetCatalogueAside left.
   absl::Status RemoveDamagedCatalogues();
   absl::Status PutMarker(std::string_view name);

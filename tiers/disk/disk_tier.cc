@@ -40,6 +40,7 @@ constexpr absl::Duration kRefillAfter = absl::Seconds(5);
 constexpr std::uint64_t kRefillBytes = 64u << 20;  // a tick
 constexpr std::uint64_t kLeastUnusedBytes = 1ull << 30;
 constexpr std::uint64_t kFormatNumber = kFormatVersion;
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 // Why a catalogue that was opened can't be written; OK when it can.
 absl::Status ReadOnlyReason(const CatalogueDb& db) {
@@ -232,6 +233,9 @@ TierUsage DiskTier::usage() const {
   } else if (view.below_floor) {
     usage.state = absl::StrCat("read_only: ", usage.free_bytes >> 20, " MiB free, floor ",
                                ledger_.floor_bytes() >> 20, " MiB");
+  } else if (ledger_.Shortfall(0, usage.free_bytes) == kNever) {
+    usage.state = absl::StrCat("read_only: no room for a park: ", usage.free_bytes >> 20,
+                               " MiB free, ", usage.budget_bytes >> 20, " MiB of budget");
   }
   return usage;
 }
@@ -240,7 +244,7 @@ void DiskTier::SetBudget(std::uint64_t budget_bytes) { ledger_.SetBudget(budget_
 
 std::uint64_t DiskTier::Shortfall(std::uint64_t payload_bytes) const {
   if (payload_bytes > kParkBytes || !Writable().ok()) {
-    return std::numeric_limits<std::uint64_t>::max();
+    return kNever;
   }
   return ledger_.Shortfall(payload_bytes, directory_->FreeBytes());
 }
@@ -320,14 +324,16 @@ void DiskTier::Recover() {
         absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
             ReopenCatalogue(std::move(again), damaged);
         failure = db.ok() ? ReadOnlyReason(**db) : db.status();
-        if (db.ok() || damaged) return db;
-        // Reads go on until it can be written again.
+        if (db.ok()) return db;
+        // Reads go on until it can be written again: also of a damaged one what it still gives.
+        // swallow: then there is none, and the first failure says why.
+        if (damaged) (void)directory_->TakeCatalogueBack();
         return CatalogueDb::Open(directory_->CataloguePath(), CatalogueDb::Mode::kReadOnly,
                                  directory_->key(), directory_->door());
       });
   absl::MutexLock lock(&mutex_);
   failure_ = std::string((failure.ok() ? replaced : failure).message());
-  if (absl::IsDataLoss(failure)) catalogue_damaged_ = true;
+  if (absl::IsDataLoss(failure) || (damaged && !failure.ok())) catalogue_damaged_ = true;
 }
 
 void DiskTier::Tick() {
