@@ -1,5 +1,6 @@
 #include "tests/crash/disk_crash_fixture.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -22,13 +23,6 @@ void Move(std::uint64_t id, std::set<Key>* from, std::set<Key>* to) {
   }
 }
 
-std::vector<ParkSummary> Summaries(Tier& tier) {
-  std::vector<ParkSummary> summaries;
-  EXPECT_EQ(tier.Enumerate([&](const ParkSummary& one) { summaries.push_back(one); }),
-            absl::OkStatus());
-  return summaries;
-}
-
 std::set<ParkKey> Keys(const std::vector<ParkSummary>& summaries) {
   std::set<ParkKey> keys;
   for (const ParkSummary& summary : summaries) keys.insert(summary.key);
@@ -36,6 +30,13 @@ std::set<ParkKey> Keys(const std::vector<ParkSummary>& summaries) {
 }
 
 }  // namespace
+
+std::vector<ParkSummary> Summaries(Tier& tier) {
+  std::vector<ParkSummary> summaries;
+  EXPECT_EQ(tier.Enumerate([&](const ParkSummary& one) { summaries.push_back(one); }),
+            absl::OkStatus());
+  return summaries;
+}
 
 std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
   const char* given = std::getenv(name);
@@ -111,6 +112,15 @@ void ExpectedParks::Check(const std::set<Key>& held,
     names_.insert(id);
     given_names_[id] = {name};
   }
+}
+
+std::uint64_t ExpectedParks::Lost(const std::vector<ParkSummary>& summaries) const {
+  std::set<Key> held;
+  for (const ParkSummary& summary : summaries) {
+    held.insert({summary.key.conversation.low, summary.key.park});
+  }
+  return static_cast<std::uint64_t>(std::count_if(
+      there_.begin(), there_.end(), [&held](const Key& key) { return !held.contains(key); }));
 }
 
 DiskCrashTest::DiskCrashTest() {

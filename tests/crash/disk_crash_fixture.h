@@ -30,6 +30,8 @@ inline constexpr const char* kCrashPoints[] = {
 inline constexpr const char* kRecoveryPoints[] = {
     "recovery.flagged", "recovery.deleted", "recovery.adopted", "recovery.ended", "recovery.done"};
 
+std::vector<ParkSummary> Summaries(Tier& tier);
+
 // What the reports of all processes so far allow.
 class ExpectedParks {
  public:
@@ -40,6 +42,8 @@ class ExpectedParks {
   void Apply(const std::string& line);
   // Compares and takes what is there as the new truth.
   void Check(const std::set<Key>& held, const std::map<std::uint64_t, std::uint64_t>& names);
+  // Parks that must be there and are not among these.
+  std::uint64_t Lost(const std::vector<ParkSummary>& summaries) const;
 
  private:
   std::set<Key> there_;  // must be there

@@ -35,6 +35,9 @@ TEST_F(DiskCrashTest, AtRandomMoments) {
 TEST_F(DiskCrashTest, ThenTheCatalogueIsLost) {
   for (int round = 0; round < 5; ++round) WorkForLines(20 + random_() % 60);
   std::filesystem::remove_all(directory_ + "/catalogue");
+  for (const char* point : kRecoveryPoints) {
+    if (std::string(point) != "recovery.deleted") WorkUntil(point, 1);
+  }
   Look();
 }
 

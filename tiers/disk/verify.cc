@@ -304,7 +304,17 @@ absl::StatusOr<VerifyReport> VerifyDiskTier(
     absl::StatusOr<std::unique_ptr<disk::Directory>> opened =
         disk::Directory::Open(directory, false, key);
     if (!opened.ok()) return opened.status();
-    return repair ? disk::Repair(opened->get(), progress) : disk::Look(opened->get(), progress);
+    if (!repair) return disk::Look(opened->get(), progress);
+    absl::StatusOr<VerifyReport> report = disk::Repair(opened->get(), progress);
+    if (!report.ok() || report->damaged_segments == 0) return report;
+    opened->reset();
+    // Names and the secret whose segments were damaged get new ones when the tier starts.
+    DiskTierOptions options;
+    options.directory = directory;
+    options.min_free_bytes = 0;
+    options.key = key;
+    if (const absl::Status s = OpenDiskTier(options).status(); !s.ok()) return s;
+    return report;
   } catch (const std::exception& e) {
     return absl::UnavailableError(absl::StrCat(directory, ": ", e.what()));
   }
