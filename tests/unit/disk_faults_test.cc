@@ -29,8 +29,8 @@ class DiskFaultsTest : public DiskTierTest, public ::testing::WithParamInterface
     return fault;
   }
   bool ReadOnly() { return tier().usage().state.rfind("read_only: ", 0) == 0; }
-  // Parks of number below `end` that are there and whole. A row whose sync failed may show while the
-  // catalogue can only be read.
+  // How many parks of number below `end` are there and whole. A row whose sync failed may show
+  // while the catalogue can only be read.
   int WholeBefore(std::uint32_t end) {
     std::vector<ParkSummary> summaries;
     EXPECT_EQ(tier().Enumerate([&](const ParkSummary& one) { summaries.push_back(one); }),
