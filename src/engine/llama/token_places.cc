@@ -5,22 +5,22 @@
 
 namespace parkade {
 
-TokenPlaces::TokenPlaces(absl::Span<const llama_token> text) {
+TokenPlaces::TokenPlaces(absl::Span<const std::int32_t> text) {
   places_.reserve(text.size());
-  for (const llama_token token : text) AddText(token);
+  for (const std::int32_t token : text) AddText(token);
 }
 
-void TokenPlaces::AddText(llama_token token) {
+void TokenPlaces::AddText(std::int32_t token) {
   places_.push_back({next_, next_, next_, token});
   ++next_;
 }
 
-void TokenPlaces::AddMedia(absl::Span<const CellPlace> cells, llama_pos positions) {
+void TokenPlaces::AddMedia(absl::Span<const CellPlace> cells, std::int32_t positions) {
   places_.insert(places_.end(), cells.begin(), cells.end());
   next_ += positions;
 }
 
-std::uint32_t TokenPlaces::Find(llama_pos position, llama_pos x, llama_pos y,
+std::uint32_t TokenPlaces::Find(std::int32_t position, std::int32_t x, std::int32_t y,
                                 std::uint32_t* hint) const {
   auto fits = [&](const CellPlace& place) {
     return place.position == position && place.x == x && place.y == y;
@@ -29,7 +29,7 @@ std::uint32_t TokenPlaces::Find(llama_pos position, llama_pos x, llama_pos y,
   if (found >= size() || !fits(places_[found])) {
     const auto first = std::lower_bound(
         places_.begin(), places_.end(), position,
-        [](const CellPlace& place, llama_pos wanted) { return place.position < wanted; });
+        [](const CellPlace& place, std::int32_t wanted) { return place.position < wanted; });
     auto it = first;
     while (it != places_.end() && it->position == position && !fits(*it)) ++it;
     if (it == places_.end() || it->position != position) return size();
