@@ -121,7 +121,8 @@ void Apply(const FlagValues& values, ParsedFlags* flags) {
     } else if (name == "conversation-cache-disk") {
       flags->disk.directory = value.path;
     } else if (name == "conversation-cache-disk-gib") {
-      flags->disk.budget_bytes = static_cast<std::uint64_t>(std::llround(value.gib * kGib));
+      // Up: what FlagsText makes of it must not be less than the least that is allowed.
+      flags->disk.budget_bytes = static_cast<std::uint64_t>(std::ceil(value.gib * kGib));
     } else if (name == "conversation-cache-disk-min-free-mib") {
       flags->disk.min_free_bytes = Bytes(value.integer);
     } else if (name == "conversation-cache-min-tokens") {

@@ -107,6 +107,19 @@ TEST_F(RouterTest, OptionsReachTheChild) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST_F(RouterTest, TheLeastBudgetReachesTheChild) {
+  const char* argv[] = {"parkade-server", "--conversation-cache-disk", "/d",
+                        "--conversation-cache-disk-gib", "0.1"};
+  const absl::StatusOr<ParsedFlags> given = ParseFlags(5, argv);
+  ASSERT_TRUE(given.ok()) << given.status();
+  RouterOptions options(folder_);
+  ASSERT_TRUE(options.Write(*given).ok());
+  const ParsedFlags child = Child(options.path());
+  EXPECT_TRUE(child.notices.empty());
+  EXPECT_EQ(child.disk.directory, "/d");
+  EXPECT_EQ(child.disk.budget_bytes, given->disk.budget_bytes);
+}
+
 TEST_F(RouterTest, EveryFlagIsInTheText) {
   const absl::StatusOr<std::string> text = FlagsText(ParsedFlags());
   ASSERT_TRUE(text.ok());

@@ -226,7 +226,7 @@ TEST(Flags, BoundsAreInside) {
   EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "1048576", kDisk, "d"})->disk.budget_bytes,
             1ull << 50);
   EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "0.1", kDisk, "d"})->disk.budget_bytes,
-            107374182u);
+            107374183u);
   EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "auto", kDisk, "d"})->disk.budget_bytes, 0u);
 }
 
