@@ -143,6 +143,10 @@ class ContainerFile::Walker {
                  ? absl::OkStatus()
                  : OpenExtent(*sealer, *header, key, extent, {bytes, extent.stored_bytes}, bytes);
     };
+    // Compared before anything is allocated for it.
+    if (extent.stored_bytes > Limit() - offset_) {
+      return Fault(absl::DataLossError("goes on after the end of the file"));
+    }
     std::shared_ptr<ExtentBuffer> raw = MakeHeapBuffer(extent.info.raw_bytes);
     const auto span = absl::MakeSpan(raw->data(), raw->size());
     absl::Status status;
@@ -176,8 +180,11 @@ absl::StatusOr<ContainerFile> ContainerFile::Open(const std::string& path,
   ContainerFile container;
   container.path_ = path;
   // O_NONBLOCK: a pipe is refused, not waited for.
-  container.file_ = disk::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!container.file_.valid()) return disk::ErrnoStatus(errno, path);
+  container.file_ = disk::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!container.file_.valid()) {
+    if (errno != ELOOP) return disk::ErrnoStatus(errno, path);
+    return absl::InvalidArgumentError(path + " is a symbolic link; name the file itself");
+  }
   struct stat info;
   if (::fstat(container.file_.get(), &info) != 0) return disk::ErrnoStatus(errno, path);
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(path + " is not a file");

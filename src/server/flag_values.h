@@ -33,7 +33,7 @@ absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view 
 // Lines `key = value`; empty lines and lines that begin with '#' are comments. `name` begins the
 // error lines.
 absl::StatusOr<FlagValues> ParseFlagText(const std::string& name, std::string_view text);
-// The text of a file of at most 1 MiB.
+// The text of a file of at most 1 MiB, which must be a plain one.
 absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path);
 
 }  // namespace parkade

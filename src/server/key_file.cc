@@ -35,6 +35,10 @@ absl::StatusOr<SharedSealKey> ReadKeyFile(const std::string& path) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("key file ", path, " is not a file"));
   }
+  // Root may hand out keys; anybody else who owns it can read it, and change it.
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("key file ", path, " belongs to another user"));
+  }
   if ((info.st_mode & 0077) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("key file ", path, " is open to others; chmod 600 ", path));

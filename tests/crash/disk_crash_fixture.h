@@ -27,8 +27,9 @@ inline constexpr const char* kCrashPoints[] = {
     "folder.made",  "segment.renamed", "folder.synced",   "store.batch",
     "remove.begin", "remove.rows",     "remove.unlinked", "forget.tombstone",
     "forget.rows",  "forget.unlinked", "forget.purged",   "attributes.rows"};
-inline constexpr const char* kRecoveryPoints[] = {
-    "recovery.flagged", "recovery.deleted", "recovery.adopted", "recovery.ended", "recovery.done"};
+inline constexpr const char* kRecoveryPoints[] = {"recovery.scanned", "recovery.flagged",
+                                                  "recovery.deleted", "recovery.adopted",
+                                                  "recovery.ended",   "recovery.done"};
 
 std::vector<ParkSummary> Summaries(Tier& tier);
 

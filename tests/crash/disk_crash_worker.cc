@@ -183,6 +183,9 @@ DiskTierOptions CrashTierOptions(const std::string& directory, bool encrypted) {
   options.directory = directory;
   options.budget_bytes = kCrashBudgetBytes;
   options.min_free_bytes = 0;
+  if (std::getenv("PARKADE_CRASH_SEALED") != nullptr) {
+    options.key = *SealKey::Parse(std::string(kSealKeyBytes, 'k'));
+  }
   return options;
 }
 
@@ -308,6 +311,16 @@ int RunCrashReader(const std::string& directory) {
   for (const ConversationAttributes& one : attributes) {
     if (one.pinned) Say("A " + std::to_string(one.conversation.low) + " " + one.name);
   }
+  return 0;
+}
+
+int RunCrashVerifier(const std::string& directory, bool repair) {
+  const auto report = VerifyDiskTier(directory, repair, nullptr, CrashTierOptions(directory).key);
+  if (!report.ok()) {
+    std::fprintf(stderr, "%s\n", report.status().ToString().c_str());
+    return 2;
+  }
+  for (const std::string& finding : report->findings) Say(finding);
   return 0;
 }
 

@@ -18,6 +18,7 @@ namespace parkade::test {
 
 inline constexpr std::uint64_t kCrashBudgetBytes = 72ull << 20;
 
+// Encrypted also where the environment has PARKADE_CRASH_SEALED.
 DiskTierOptions CrashTierOptions(const std::string& directory, bool encrypted = false);
 ConversationId CrashConversation(std::uint64_t number);
 // Reads a park and checks every byte and token of it.
@@ -44,5 +45,7 @@ struct CrashOrder {
 int RunCrashWorker(const CrashOrder& order);
 // Opens, reads everything, and prints `P C P` for each whole park. 0: it could.
 int RunCrashReader(const std::string& directory);
+// Verifies, and prints a line for each finding. 0: it could.
+int RunCrashVerifier(const std::string& directory, bool repair);
 
 }  // namespace parkade::test

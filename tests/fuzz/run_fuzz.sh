@@ -25,7 +25,9 @@ else
   mkdir -p "$found"
 fi
 
-UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=0 \
-  "$program" -max_total_time="${PARKADE_FUZZ_SECONDS:-30}" -timeout=10 -rss_limit_mb=1024 -error_exitcode=1 \
-  -max_len=16384 -print_final_stats=1 -artifact_prefix="$program-" "$found" "$seeds"
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+# 77 is libFuzzer's own status for a failure, too.
+options=(-max_total_time="${PARKADE_FUZZ_SECONDS:-30}" -timeout=10 -rss_limit_mb=1024)
+options+=(-max_len=16384 -error_exitcode=1 -print_final_stats=1 -artifact_prefix="$program-")
+"$program" "${options[@]}" "$found" "$seeds"

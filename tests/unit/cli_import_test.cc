@@ -1,4 +1,6 @@
 // What enters a tier: the whole conversation with hashes of its own, or nothing.
+#include <sys/stat.h>
+
 #include "src/format/checksum.h"
 #include "src/format/wire.h"
 #include "tests/support/heap_buffer.h"
@@ -365,6 +367,16 @@ TEST_F(SealedTest, NoChangedByteIsBelieved) {
 TEST_F(DamageTest, WhatIsNoFile) {
   EXPECT_TRUE(absl::IsNotFound(ContainerFile::Open(root_ + "/nothing").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(ContainerFile::Open(root_).status()));
+  const std::string link = root_ + "/link";
+  std::filesystem::create_symlink(File(), link);
+  EXPECT_EQ(ContainerFile::Open(link).status(),
+            absl::InvalidArgumentError(link + " is a symbolic link; name the file itself"));
+  const std::string pipe = root_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ContainerFile::Open(pipe).status(),
+            absl::InvalidArgumentError(pipe + " is not a file"));
+  EXPECT_EQ(ContainerFile::Open("/dev/zero").status(),
+            absl::InvalidArgumentError("/dev/zero is not a file"));
 }
 
 }  // namespace

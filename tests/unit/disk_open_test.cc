@@ -102,6 +102,85 @@ TEST_F(DiskOpenTest, RefusesLinksFilesAndOtherOwners) {
   EXPECT_TRUE(fs::is_empty(directory()));
 }
 
+TEST_F(DiskOpenTest, RefusesPipesAndLinksInPlaceOfItsFilesAndWaitsForNone) {
+  Open();
+  tier_.reset();
+  const std::string target = root_ + "/target";
+  std::ofstream(target) << "mine";
+  for (const std::string name : {"VERSION", "KEY", "LOCK", "catalogue.opening"}) {
+    const std::string path = directory() + "/" + name;
+    const std::string old = fs::exists(path) ? ReadFile(path) : "";
+    for (const bool link : {false, true}) {
+      fs::remove(path);
+      if (link) {
+        fs::create_symlink(target, path);
+      } else {
+        ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+      }
+      const absl::Status refused = OpenStatus();
+      EXPECT_EQ(refused, absl::InvalidArgumentError(path + " is not what a disk tier has there"));
+      EXPECT_EQ(VerifyDiskTier(directory(), true, nullptr).status(), refused);
+    }
+    fs::remove(path);
+    if (!old.empty()) std::ofstream(path) << old;
+  }
+  EXPECT_EQ(ReadFile(target), "mine");
+  Open();
+}
+
+TEST_F(DiskOpenTest, WhatIsNoFileAmongSegmentsIsTakenAwayAndNotFollowed) {
+  Open();
+  PutConversation(DiskConversation(1), 3);
+  tier_.reset();
+  const fs::path last = Segments().back();
+  const std::string elsewhere = root_ + "/elsewhere";
+  fs::create_directory(elsewhere);
+  fs::copy_file(last, elsewhere + "/segment");
+  fs::remove(last);
+  fs::create_symlink(elsewhere + "/segment", last);
+  const std::string folder = directory() + "/segments/";
+  const std::string unused = fs::exists(folder + "fd") ? folder + "fc" : folder + "fd";
+  fs::create_directory_symlink(elsewhere, unused);
+  const std::string pipe = Segments().front().parent_path().string() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  // Which key, if any, is then looked for among the segments.
+  fs::remove(directory() + "/VERSION");
+  const auto report = VerifyDiskTier(directory(), false, nullptr);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->orphan_files, 3u);
+  EXPECT_EQ(report->damaged_rows, 1u);
+  Open();
+  EXPECT_EQ(Held(), (std::map<std::uint64_t, std::vector<std::uint32_t>>{{1, {0, 1}}}));
+  EXPECT_FALSE(fs::is_symlink(last));
+  EXPECT_FALSE(fs::is_symlink(unused));
+  EXPECT_FALSE(fs::exists(pipe));
+  EXPECT_TRUE(fs::exists(elsewhere + "/segment"));
+}
+
+TEST_F(DiskOpenTest, ACatalogueOfLinksOrPipesIsSetAsideAndRebuilt) {
+  Open();
+  PutConversation(DiskConversation(1), 2);
+  const std::string current = directory() + "/catalogue/CURRENT";
+  const std::string elsewhere = root_ + "/CURRENT";
+  for (const bool link : {false, true}) {
+    tier_.reset();
+    fs::rename(current, elsewhere);
+    if (link) {
+      fs::create_symlink(elsewhere, current);
+    } else {
+      ASSERT_EQ(::mkfifo(current.c_str(), 0600), 0);
+    }
+    const auto report = VerifyDiskTier(directory(), false, nullptr);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->findings.size(), 1u);
+    EXPECT_EQ(report->findings[0], "catalogue/CURRENT is not a file of ours");
+    Open();
+    EXPECT_EQ(Held(), (std::map<std::uint64_t, std::vector<std::uint32_t>>{{1, {0, 1}}}));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(current)));
+    EXPECT_TRUE(fs::exists(elsewhere));
+  }
+}
+
 TEST_F(DiskOpenTest, RefusesANewerVersionBeforeItLooksAtNames) {
   Open();
   tier_.reset();

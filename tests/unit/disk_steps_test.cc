@@ -67,6 +67,23 @@ TEST_F(DiskStepsTest, AStoredParkIsWholeOrAbsent) {
   }
 }
 
+// RocksDB may end the process while its tables are read; the next start must not read them again.
+TEST_F(DiskStepsTest, AStartThatEndsWhileItReadsTheRowsIsFollowedByARebuild) {
+  Open();
+  PutConversation(DiskConversation(1), 3);
+  const auto database = [this] { return ReadFile(directory() + "/catalogue/IDENTITY"); };
+  const std::string before = database();
+  KillAt("recovery.scanned", [&] {
+    Open();
+    EXPECT_TRUE(fs::exists(copy_ + "/catalogue.opening"));
+    EXPECT_FALSE(fs::exists(directory() + "/catalogue.opening"));
+    EXPECT_EQ(database(), before);
+  });
+  EXPECT_NE(database(), before);
+  EXPECT_EQ(Held(), (Parks{{1, {0, 1, 2}}}));
+  EXPECT_FALSE(fs::exists(directory() + "/catalogue.opening"));
+}
+
 TEST_F(DiskStepsTest, ARemovalIsDoneOrNotBegun) {
   for (const std::string point : {"remove.begin", "remove.rows", "remove.unlinked"}) {
     SCOPED_TRACE(point);

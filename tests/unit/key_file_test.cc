@@ -64,6 +64,15 @@ TEST_F(KeyFileTest, WhatIsWrongIsOneLineThatHelpsAndShowsNothing) {
   const std::string pipe = root_ + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(ErrorOf(pipe), "key file " + pipe + " is not a file");
+  EXPECT_EQ(ErrorOf("/dev/null"), "key file /dev/null is not a file");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "key file /dev/zero is not a file");
+}
+
+TEST_F(KeyFileTest, AnotherUsersIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  Write(std::string(32, 'k'));
+  ASSERT_EQ(::chown(path_.c_str(), 12345, 12345), 0);
+  EXPECT_EQ(ErrorOf(path_), "key file " + path_ + " belongs to another user");
 }
 
 }  // namespace

@@ -28,3 +28,10 @@ parkade_test(manager_disk_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/manager_disk_test.cc
   DEPENDS parkade_manager_rig parkade_test_files
   LABELS unit)
+
+parkade_test(manager_damage_test
+  SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/disk_byte_classes.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_damage_test.cc
+  DEPENDS parkade_manager_rig
+  LABELS damage)

@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -299,7 +300,13 @@ TEST(FlagFile, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(ErrorOf({"--conversation-cache-config", "/nonexistent/x"}),
             "--conversation-cache-config: can't read '/nonexistent/x'; name a file that exists");
   EXPECT_EQ(ErrorOf({"--conversation-cache-config", "/tmp"}),
-            "--conversation-cache-config: can't read '/tmp'; name a file that exists");
+            "--conversation-cache-config: '/tmp' is not a file");
+  EXPECT_EQ(ErrorOf({"--conversation-cache-config", "/dev/zero"}),
+            "--conversation-cache-config: '/dev/zero' is not a file");
+  const ConfigFile pipe("");
+  ASSERT_EQ(unlink(pipe.path().c_str()), 0);
+  ASSERT_EQ(mkfifo(pipe.path().c_str(), 0600), 0);
+  EXPECT_EQ(pipe.Error(), "--conversation-cache-config: '" + pipe.path() + "' is not a file");
   const ConfigFile large(std::string((1 << 20) + 1, '\n'));
   EXPECT_EQ(large.Error(), "--conversation-cache-config: '" + large.path() +
                                "' is larger than 1 MiB; not a configuration");

@@ -81,6 +81,23 @@ absl::Status Directory::ProbeWriting() {
   return status;
 }
 
+absl::Status Directory::CheckCatalogueFiles() const {
+  const std::string name(kCatalogueName);
+  absl::StatusOr<Fd> fd = OpenFolderAt(root_, name);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(*fd, name);
+  if (!entries.ok()) return entries.status();
+  for (const FolderEntry& entry : *entries) {
+    struct stat info;
+    if (door().Stat(fd->get(), entry.name.c_str(), &info) != 0) {
+      return ErrnoStatus(errno, entry.name);
+    }
+    if (S_ISREG(info.st_mode) && info.st_uid == ::geteuid()) continue;
+    return absl::DataLossError(absl::StrCat(name, "/", entry.name, " is not a file of ours"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Directory::EmptyTemporary() {
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(temporary_, kTemporaryName);
   if (!entries.ok()) return entries.status();

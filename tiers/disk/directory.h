@@ -59,6 +59,9 @@ class Directory {
   absl::Status TakeOver(std::unique_ptr<Directory> other);
   // Whether a small file can be written, synced and removed.
   absl::Status ProbeWriting();
+  // DataLoss: it holds a link, a pipe, a device or another user's file, which RocksDB would follow
+  // or wait for. NotFound: there is none.
+  absl::Status CheckCatalogueFiles() const;
 
   // ---- top level ----
   absl::Status EmptyTemporary();

@@ -46,6 +46,17 @@ std::optional<std::uint32_t> ParseVersionLine(const std::string& line) {
   return version;
 }
 
+// Of a plain file alone: a pipe or a device would be waited for.
+absl::StatusOr<std::string> ReadFront(const Fd& folder, const std::string& name,
+                                      std::size_t bytes) {
+  struct stat info;
+  if (folder.door().Stat(folder.get(), name.c_str(), &info) != 0) {
+    return ErrnoStatus(errno, name);
+  }
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(absl::StrCat(name, " is not a file"));
+  return ReadSmallFile(folder, name, bytes);
+}
+
 // The first segment that says it, of those in the folder.
 std::optional<Digest128> KeyIdOfSegments(const Fd& root) {
   absl::StatusOr<Fd> segments = OpenFolderAt(root, std::string(kSegmentsName));
@@ -58,7 +69,7 @@ std::optional<Digest128> KeyIdOfSegments(const Fd& root) {
     const absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(*fd, folder.name);
     if (!files.ok()) continue;
     for (const FolderEntry& file : *files) {
-      const absl::StatusOr<std::string> front = ReadSmallFile(*fd, file.name, kSegmentSealBytes);
+      const absl::StatusOr<std::string> front = ReadFront(*fd, file.name, kSegmentSealBytes);
       if (!front.ok()) continue;
       // swallow: a damaged one says nothing; reconciling finds it again.
       const absl::StatusOr<Digest128> id = DecodeSegmentKeyId(*front);
@@ -71,7 +82,7 @@ std::optional<Digest128> KeyIdOfSegments(const Fd& root) {
 // Id of the key that a directory is encrypted with, zero when it is not; nothing when it holds
 // nothing that tells.
 std::optional<Digest128> KeyIdOf(const Fd& root, std::optional<std::uint32_t> version) {
-  const absl::StatusOr<std::string> line = ReadSmallFile(root, std::string(kKeyName), kLongestLine);
+  const absl::StatusOr<std::string> line = ReadFront(root, std::string(kKeyName), kLongestLine);
   if (line.ok()) {
     const std::vector<std::string> words = absl::StrSplit(*line, ' ');
     const std::optional<Digest128> id = words.size() == 3 ? DigestFromHex(words[1]) : std::nullopt;
@@ -110,8 +121,7 @@ absl::Status MakeParents(FileDoor& door, const std::string& path) {
 absl::Status CheckTopLevel(const std::string& path, const Fd& root, const SealKey* key) {
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(root, path);
   if (!entries.ok()) return entries.status();
-  const absl::StatusOr<std::string> line =
-      ReadSmallFile(root, std::string(kVersionName), kLongestLine);
+  const absl::StatusOr<std::string> line = ReadFront(root, std::string(kVersionName), kLongestLine);
   const std::optional<std::uint32_t> version = line.ok() ? ParseVersionLine(*line) : std::nullopt;
   if (version.has_value() && *version > kSealedDirectoryVersion) {
     return absl::FailedPreconditionError(

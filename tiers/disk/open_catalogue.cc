@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "absl/cleanup/cleanup.h"
 #include "tiers/disk/recovery.h"
 
 namespace parkade::disk {
@@ -38,19 +39,21 @@ absl::StatusOr<OpenedCatalogue> OpenCatalogue(Directory* directory) {
   const std::string name(kCatalogueName);
   const std::string marker(kOpeningName);
   const bool exists = directory->Exists(name);
+  const absl::Status plain = exists ? directory->CheckCatalogueFiles() : absl::OkStatus();
+  if (!plain.ok() && !absl::IsDataLoss(plain)) return plain;
   if (directory->FreeBytes() < kOpenFreeBytes) {
-    if (exists) return OpenForReading(*directory);
+    if (exists && plain.ok()) return OpenForReading(*directory);
     return absl::ResourceExhaustedError(directory->path() + " has no space left");
   }
   // RocksDB's assertions end the process on some damages. The marker tells the next start, which
   // then goes without the damaged files instead of ending the same way.
   const bool ended_inside = directory->Exists(marker);
   const absl::Status marked = directory->PutMarker(marker);
-  if (absl::IsResourceExhausted(marked) && exists) return OpenForReading(*directory);
+  if (absl::IsResourceExhausted(marked) && exists && plain.ok()) return OpenForReading(*directory);
   if (!marked.ok()) return marked;
   bool created = false;
   absl::StatusOr<std::unique_ptr<CatalogueDb>> db = absl::DataLossError("not opened yet");
-  if (exists && !ended_inside) {
+  if (exists && !ended_inside && plain.ok()) {
     db = CatalogueDb::Open(path, CatalogueDb::Mode::kExisting, directory->key(), directory->door());
     if (absl::IsResourceExhausted(db.status())) {
       db = CatalogueDb::Open(path, CatalogueDb::Mode::kReadOnly, directory->key(),
@@ -62,13 +65,16 @@ absl::StatusOr<OpenedCatalogue> OpenCatalogue(Directory* directory) {
     db = CatalogueDb::Open(path, CatalogueDb::Mode::kCreate, directory->key(), directory->door());
     created = true;
   }
-  if (absl::Status s = directory->RemoveMarker(marker); !s.ok()) return s;
   if (!db.ok()) return db.status();
   return OpenedCatalogue{std::move(db).value(), created};
 }
 
 absl::StatusOr<ReconciledCatalogue> OpenReconciled(Directory* directory, SegmentReader* reader,
                                                    const RecoveryOptions& options) {
+  // Reconcile takes it away earlier, once everything was read that is read at every start. swallow:
+  // a marker that stays costs a rebuild.
+  const auto unmark =
+      absl::MakeCleanup([directory] { (void)directory->RemoveMarker(std::string(kOpeningName)); });
   for (const bool again : {false, true}) {
     absl::StatusOr<OpenedCatalogue> opened = OpenCatalogue(directory);
     if (!opened.ok()) return opened.status();

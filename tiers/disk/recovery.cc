@@ -51,6 +51,8 @@ void Reconciler::Find(std::string finding) {
 
 absl::StatusOr<RecoveryReport> Reconciler::Run() {
   if (absl::Status s = ScanRows(); !s.ok()) return s;
+  Reach("recovery.scanned");
+  if (absl::Status s = directory_->RemoveMarker(kOpeningName); !s.ok()) return s;
   if (absl::Status s = ListFiles(); !s.ok()) return s;
   Compare();
   report_.parks = parks_.size();

@@ -245,4 +245,10 @@ absl::StatusOr<std::vector<StoredExtent>> JoinImageRows(std::uint64_t segment,
   return by_ordinal;
 }
 
+absl::Status StatusInDirectory(absl::Status status, std::string_view bytes) {
+  // Whose version is known can only have another key.
+  if (!absl::IsFailedPrecondition(status) || !DecodeSegmentKeyId(bytes).ok()) return status;
+  return absl::DataLossError(status.message());
+}
+
 }  // namespace parkade::disk

@@ -57,6 +57,11 @@ absl::StatusOr<Digest128> ParseDigestKey(std::string_view key);
 std::string EncodeTombstone(absl::Span<const std::uint64_t> segments);
 absl::StatusOr<std::vector<std::uint64_t>> DecodeTombstone(std::string_view inner);
 
+// What decoding a segment's head in a directory answers, where `status` is what format/segment.h
+// answered to these first bytes: a segment that is not sealed as the directory's own are came from
+// elsewhere, which costs it alone (DataLoss). A later version stays FailedPrecondition.
+absl::Status StatusInDirectory(absl::Status status, std::string_view bytes);
+
 // ---- one park ----
 
 // What is written for a park. Pieces point into the payload that was given and into `head`,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tiers/disk/rows.h"
 
 namespace parkade::disk {
 namespace {
@@ -50,7 +51,8 @@ absl::StatusOr<SegmentHead> SegmentReader::ReadHead(std::uint64_t segment) const
       return absl::DataLossError(absl::StrCat(path, ": shorter than its head"));
     }
     if (!head.ok()) {
-      return absl::Status(head.status().code(), absl::StrCat(path, ": ", head.status().message()));
+      const absl::Status status = StatusInDirectory(head.status(), bytes);
+      return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
     }
     if (head->segment != segment) {
       return absl::DataLossError(absl::StrCat(path, ": holds another segment's bytes"));
@@ -237,7 +239,9 @@ absl::StatusOr<SharedSealer> SegmentReader::ReadSealer(const PayloadFile& file) 
   if (directory_->key() == nullptr) return SharedSealer();
   std::string front(kSegmentSealBytes, '\0');
   if (absl::Status s = file.Read(absl::MakeSpan(front), 0); !s.ok()) return s;
-  return DecodeSegmentSealer(front, directory_->key().get());
+  absl::StatusOr<SharedSealer> sealer = DecodeSegmentSealer(front, directory_->key().get());
+  if (!sealer.ok()) return StatusInDirectory(sealer.status(), front);
+  return sealer;
 }
 
 std::string SegmentReader::TakeBuffer(std::size_t size) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -113,7 +114,7 @@ class Verifier {
     const absl::StatusOr<SegmentHead> head =
         DecodeSegmentHead(*bytes, &needed, directory_->key().get());
     if (absl::IsOutOfRange(head.status())) return absl::DataLossError("is shorter than its head");
-    if (!head.ok()) return head.status();
+    if (!head.ok()) return StatusInDirectory(head.status(), *bytes);
     if (head->segment != file.segment) return absl::DataLossError("holds another segment's bytes");
     if (head->head_bytes + head->payload_bytes != file.size_bytes) {
       return absl::DataLossError("its size is not what its head says");
@@ -237,9 +238,12 @@ class Verifier {
 
 absl::StatusOr<VerifyReport> Look(Directory* directory, const Verifier::Progress& progress) {
   VerifyReport report;
-  absl::StatusOr<std::unique_ptr<CatalogueDb>> db =
-      CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly, directory->key(),
-                        directory->door());
+  const absl::Status plain = directory->CheckCatalogueFiles();
+  absl::StatusOr<std::unique_ptr<CatalogueDb>> db = absl::DataLossError(plain.message());
+  if (!absl::IsDataLoss(plain)) {
+    db = CatalogueDb::Open(directory->CataloguePath(), CatalogueDb::Mode::kReadOnly,
+                           directory->key(), directory->door());
+  }
   if (absl::IsUnavailable(db.status())) return db.status();
   if (!db.ok()) {
     ++report.damaged_rows;
@@ -294,6 +298,16 @@ absl::StatusOr<VerifyReport> Repair(Directory* directory, const Verifier::Progre
   return report;
 }
 
+// Names and the secret that lost their copy in a segment: whoever opens the tier writes it again.
+absl::Status WriteSmallSegments(const std::string& directory, const SharedSealKey& key) {
+  DiskTierOptions options;
+  options.directory = directory;
+  options.budget_bytes = std::numeric_limits<std::uint64_t>::max();
+  options.min_free_bytes = 0;
+  options.key = key;
+  return OpenDiskTier(options).status();
+}
+
 }  // namespace
 }  // namespace disk
 
@@ -306,14 +320,9 @@ absl::StatusOr<VerifyReport> VerifyDiskTier(
     if (!opened.ok()) return opened.status();
     if (!repair) return disk::Look(opened->get(), progress);
     absl::StatusOr<VerifyReport> report = disk::Repair(opened->get(), progress);
-    if (!report.ok() || report->damaged_segments == 0) return report;
     opened->reset();
-    // Names and the secret whose segments were damaged get new ones when the tier starts.
-    DiskTierOptions options;
-    options.directory = directory;
-    options.min_free_bytes = 0;
-    options.key = key;
-    if (const absl::Status s = OpenDiskTier(options).status(); !s.ok()) return s;
+    if (!report.ok() || report->findings.empty()) return report;
+    if (absl::Status s = disk::WriteSmallSegments(directory, key); !s.ok()) return s;
     return report;
   } catch (const std::exception& e) {
     return absl::UnavailableError(absl::StrCat(directory, ": ", e.what()));
