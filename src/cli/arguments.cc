@@ -73,6 +73,10 @@ absl::StatusOr<Words> Split(int argc, const char* const* argv) {
       if (equals == std::string_view::npos && i + 1 >= argc) {
         return Usage(absl::StrCat(name, " needs a value"));
       }
+      // What is an option's name is no value: one was forgotten.
+      if (equals == std::string_view::npos && FindOption(argv[i + 1]) != nullptr) {
+        return Usage(absl::StrCat(name, " needs a value"));
+      }
       value = equals == std::string_view::npos ? argv[++i] : std::string(word.substr(equals + 1));
       if (value.empty() && !option->may_be_empty) {
         return Usage(absl::StrCat(name, " needs a value"));
@@ -153,6 +157,7 @@ absl::Status TakeTexts(const Words& words, CliArguments* arguments) {
   text("--api-key", &arguments->api_key);
   text("--disk", &arguments->disk);
   text("--key-file", &arguments->key_file);
+  text("--file-key", &arguments->file_key_file);
   text("--by", &arguments->by);
   if (words.options.contains("--name")) arguments->name = words.options.at("--name");
   arguments->json = words.options.contains("--json");
@@ -243,6 +248,9 @@ absl::StatusOr<CliArguments> ParseCliArguments(int argc, const char* const* argv
   if (absl::Status s = TakeOperands(*words, &arguments); !s.ok()) return s;
   if (command.place == CliPlace::kDisk && !words->options.contains("--disk")) {
     return Usage(absl::StrCat(View(command.name), " needs --disk PATH"));
+  }
+  if (words->options.contains("--key-file") && !words->options.contains("--disk")) {
+    return Usage("--key-file goes with --disk PATH");
   }
   for (const auto& [option, value] : words->options) {
     if (!Takes(command, option)) return Usage(WrongPlace(option, command));

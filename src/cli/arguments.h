@@ -28,6 +28,9 @@ struct CliArguments {
   std::string disk;      // the directory; empty: a server is asked
   std::string key_file;  // of that directory; empty: it is not encrypted
   SharedSealKey key;     // what that file holds; read by main
+  // export, import: of the file; empty: key_file.
+  std::string file_key_file;
+  SharedSealKey file_key;  // read by main
   // import: what the tier may take and must leave, as the server is told; none: all that is free.
   // budgets: new ones; none: as it is.
   std::optional<double> disk_gib;

@@ -186,12 +186,19 @@ std::string SavingsText(const std::map<std::string, double>& samples, const CliV
   for (const auto& [outcome, count] : ByLabel(samples, "parkade_lookups_total", "outcome")) {
     absl::StrAppend(&lookups, lookups.empty() ? "" : ", ", FormatCount(count), " ", outcome);
   }
-  std::string told = absl::StrCat(
-      "The cache saved ", FormatCount(saved), " of ", FormatCount(looked_up), " prompt tokens (",
-      Percent(saved, looked_up), ")", sources.empty() ? "" : ": ", sources, ". Reading them again ",
-      "would have taken at least ", FormatSeconds(Total(samples, "parkade_saved_seconds_total")),
-      " longer than restoring them.");
-  if (saved <= 0) told = "The cache has saved nothing yet.";
+  std::string told =
+      absl::StrCat("Since the server started the cache saved ", FormatCount(saved), " of ",
+                   FormatCount(looked_up), " prompt tokens (", Percent(saved, looked_up), ")",
+                   sources.empty() ? "" : ": ", sources, ". ");
+  const double seconds = Total(samples, "parkade_saved_seconds_total");
+  // No prompt has been read since then whose speed would tell.
+  if (seconds <= 0) {
+    told.append("What that took less is not known yet.");
+  } else {
+    absl::StrAppend(&told, "Reading them again would have taken at least ", FormatSeconds(seconds),
+                    " longer than restoring them.");
+  }
+  if (saved <= 0) told = "The cache has saved nothing since the server started.";
   if (!lookups.empty()) absl::StrAppend(&told, " Lookups: ", lookups, ".");
   return absl::StrCat(CliParagraph(told, "", view.columns > 0 ? view.columns : 100), "\n",
                       table.Text(view.columns, {}));

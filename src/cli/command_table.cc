@@ -113,8 +113,11 @@ std::vector<CliCommandSpec> CommandsOnFiles() {
        .operands = {{.name = "ID|NAME"}, {.name = "FILE", .value = CliValue::kFile}},
        .needs = "an id or name, and a file",
        .about = "writes one conversation, all its stages, into a file",
-       .options = {{.name = "--force", .about = "also over a file of that name"}},
-       .details = {"With --key-file the file is encrypted with the same key."}},
+       .options = {{.name = "--force", .about = "also over a file of that name"},
+                   {.name = "--file-key",
+                    .argument = "FILE",
+                    .about = "encrypts the file with this key (default: --key-file)",
+                    .value = CliValue::kFile}}},
       {.command = CliCommand::kImport,
        .name = "import",
        .place = CliPlace::kDisk,
@@ -128,7 +131,11 @@ std::vector<CliCommandSpec> CommandsOnFiles() {
                     .about = "the tier's budget, as given to the server (default: no limit)"},
                    {.name = "--disk-min-free-mib",
                     .argument = "N",
-                    .about = "free space to leave (default: 4096)"}}},
+                    .about = "free space to leave (default: 4096)"},
+                   {.name = "--file-key",
+                    .argument = "FILE",
+                    .about = "the key of an encrypted file (default: --key-file)",
+                    .value = CliValue::kFile}}},
   };
 }
 

@@ -37,10 +37,11 @@ absl::StatusOr<std::unique_ptr<ContainerWriter>> ContainerWriter::Create(const s
   if (!writer->folder_.valid()) return disk::ErrnoStatus(errno, folder);
   struct stat info;
   if (::fstatat(writer->folder_.get(), writer->name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!replace) return ThereAlready(path);
-    if (S_ISDIR(info.st_mode)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, " is a directory"));
+    // A device, a pipe or a link would be gone.
+    if (!S_ISREG(info.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, " is there and is not a plain file"));
     }
+    if (!replace) return ThereAlready(path);
   }
   const std::string random = ToHex(RandomDigest()).substr(0, 16);
   writer->temporary_name_ = absl::StrCat(writer->name_, ".tmp-", random);

@@ -49,9 +49,25 @@ std::string BoundaryWords(const std::string& kind) {
   return found == words.end() ? kind : found->second;
 }
 
-std::string Diverged(const CliJson& lookup) {
+// Empty: no stamp that changes was recognised.
+std::string StampWords(const CliJson& lookup) {
   const std::string changed = Has(lookup, "changed") ? TextField(lookup, "changed") : "";
-  const std::string words(ChangedStampWords(changed));
+  return std::string(ChangedStampWords(changed));
+}
+
+constexpr absl::string_view kStampHelp =
+    "Only what stands before it can be reused: it belongs at the end of the prompt, or out of it.";
+
+std::string Cold(const CliJson& lookup) {
+  const std::string words = StampWords(lookup);
+  const absl::string_view cold = "no conversation that is kept begins like this prompt.";
+  if (words.empty()) return std::string(cold);
+  return absl::StrCat(cold, " An earlier one differs from it at token ",
+                      Count(lookup, "first_difference"), " (", words, "). ", kStampHelp);
+}
+
+std::string Diverged(const CliJson& lookup) {
+  const std::string words = StampWords(lookup);
   return absl::StrCat(
       "the prompt differs from what is kept at token ",
       Has(lookup, "first_difference") ? Count(lookup, "first_difference")
@@ -59,8 +75,7 @@ std::string Diverged(const CliJson& lookup) {
       words.empty() ? "" : absl::StrCat(" (", words, ")"), ". ",
       words.empty() ? "Another text behind a common beginning is as it should be; a client that "
                       "rewrites what it sent before is not."
-                    : "Only what stands before it can be reused: it belongs at the end of the "
-                      "prompt, or out of it.");
+                    : kStampHelp);
 }
 
 std::string Checkpoint(const CliJson& lookup) {
@@ -78,7 +93,7 @@ std::string Sentence(const CliJson& lookup, const std::string& reason) {
   if (reason == "new") {
     return "they follow everything that was kept; the last token is always computed.";
   }
-  if (reason == "cold") return "no conversation that is kept begins like this prompt.";
+  if (reason == "cold") return Cold(lookup);
   if (reason == "diverged") return Diverged(lookup);
   if (reason == "identity") {
     return absl::StrCat("the same text is kept under another identity: '",

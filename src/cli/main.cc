@@ -1,6 +1,9 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -48,27 +51,38 @@ CliOutcome Run(const CliArguments& arguments) {
   }
 }
 
+absl::Status ReadKeys(CliArguments* arguments) {
+  absl::StatusOr<SharedSealKey> key = ReadKeyFile(arguments->key_file);
+  if (!key.ok()) return key.status();
+  arguments->key = arguments->file_key = *std::move(key);
+  if (arguments->file_key_file.empty()) return absl::OkStatus();
+  key = ReadKeyFile(arguments->file_key_file);
+  if (key.ok()) arguments->file_key = *std::move(key);
+  return key.status();
+}
+
 }  // namespace
 }  // namespace parkade
 
 int main(int argc, char** argv) {
   absl::StatusOr<parkade::CliArguments> arguments = parkade::ParseCliArguments(argc, argv);
   absl::Status usable = arguments.status();
-  if (usable.ok()) {
-    absl::StatusOr<parkade::SharedSealKey> key = parkade::ReadKeyFile(arguments->key_file);
-    usable = key.status();
-    if (key.ok()) arguments->key = *std::move(key);
-  }
+  if (usable.ok()) usable = parkade::ReadKeys(&*arguments);
   if (!usable.ok()) {
     std::fprintf(stderr, "parkade: %s\n", std::string(usable.message()).c_str());
     return 2;
   }
   const parkade::CliOutcome outcome = parkade::Run(*arguments);
-  std::fwrite(outcome.out.data(), 1, outcome.out.size(), stdout);
+  errno = 0;
+  const bool written =
+      std::fwrite(outcome.out.data(), 1, outcome.out.size(), stdout) == outcome.out.size() &&
+      std::fflush(stdout) == 0;
+  const int error = errno;
   for (const absl::string_view line : absl::StrSplit(outcome.error, '\n', absl::SkipEmpty())) {
     std::fprintf(stderr, "parkade: %.*s\n", static_cast<int>(line.size()), line.data());
   }
-  // A full disk or a closed pipe behind stdout.
-  if (std::fflush(stdout) != 0 && outcome.exit_code == 0) return 1;
-  return outcome.exit_code;
+  if (written) return outcome.exit_code;
+  // A full disk behind stdout. Who reads through a pipe and has enough is no failure to tell of.
+  if (error != EPIPE) std::fprintf(stderr, "parkade: can't write: %s\n", std::strerror(error));
+  return outcome.exit_code != 0 ? outcome.exit_code : 1;
 }

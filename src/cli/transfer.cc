@@ -85,7 +85,7 @@ CliOutcome RunExport(const CliArguments& arguments) {
   {
     ProgressBar bar;
     report = ExportConversation(
-        **tier, {arguments.id_or_name, arguments.file, arguments.force, arguments.key},
+        **tier, {arguments.id_or_name, arguments.file, arguments.force, arguments.file_key},
         [&](std::uint64_t done, std::uint64_t all) {
           bar.Show(done, all);
           return stop.Check();
@@ -96,7 +96,7 @@ CliOutcome RunExport(const CliArguments& arguments) {
 }
 
 CliOutcome RunImport(const CliArguments& arguments) {
-  absl::StatusOr<ContainerFile> file = ContainerFile::Open(arguments.file, arguments.key);
+  absl::StatusOr<ContainerFile> file = ContainerFile::Open(arguments.file, arguments.file_key);
   if (!file.ok()) return Failed(file.status());
   const auto open = [&arguments] {
     return OpenTierForImport(arguments.disk, arguments.disk_gib.value_or(0),

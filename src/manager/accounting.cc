@@ -11,6 +11,10 @@ namespace parkade {
 namespace {
 
 constexpr std::size_t kLookupsKept = 256;
+constexpr std::size_t kFrontsKept = 16;
+constexpr std::size_t kFrontTokens = kPageTokens + kExplainTokens;
+// What every prompt of a chat template begins with is no common beginning.
+constexpr std::size_t kLeastCommonTokens = 8;
 
 std::size_t Index(MissReason reason) { return static_cast<std::size_t>(reason); }
 
@@ -58,6 +62,43 @@ std::string CacheImpl::NameChange(const RestoreOp& op, const MatchReport& match,
   const std::uint32_t before = std::min(at, kExplainTokens);
   return op.request.name_change(prompt.subspan(at - before, before), stored,
                                 prompt.subspan(at, kExplainTokens));
+}
+
+// The same for a prompt of which nothing matches: it may differ from an earlier one within the
+// first page.
+void CacheImpl::NameColdChange(const RestoreOp& op, LookupRecord* record) {
+  const bool costly = record->miss_tokens[Index(MissReason::kCold)] > kExplainedMissTokens;
+  if (!costly || !op.request.name_change) return;
+  const std::vector<Token>& prompt = op.request.tokens;
+  std::size_t common = kLeastCommonTokens - 1;
+  std::vector<Token> stored;
+  {
+    absl::MutexLock lock(&mu_);
+    for (const PromptFront& front : fronts_) {
+      if (!(front.identity == op.request.identity)) continue;
+      const auto end =
+          std::mismatch(front.tokens.begin(), front.tokens.end(), prompt.begin(), prompt.end());
+      const auto same = static_cast<std::size_t>(end.second - prompt.begin());
+      if (same <= common || end.first == front.tokens.end()) continue;
+      common = same;
+      stored.assign(end.first, front.tokens.end());
+    }
+  }
+  if (stored.empty()) return;
+  if (stored.size() > kExplainTokens) stored.resize(kExplainTokens);
+  const auto wanted = absl::MakeConstSpan(prompt);
+  const std::size_t before = std::min<std::size_t>(common, kExplainTokens);
+  record->changed = op.request.name_change(wanted.subspan(common - before, before), stored,
+                                           wanted.subspan(common, kExplainTokens));
+  if (!record->changed.empty()) record->first_difference = static_cast<std::uint32_t>(common);
+}
+
+void CacheImpl::NoteFront(const RestoreOp& op) {
+  const std::vector<Token>& tokens = op.request.tokens;
+  fronts_.push_front({op.request.identity,
+                      {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                            tokens.size(), kFrontTokens))}});
+  if (fronts_.size() > kFrontsKept) fronts_.pop_back();
 }
 
 // Why the tokens after everything that matched are computed.
@@ -208,6 +249,7 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
   }
   LookupRecord record = MakeRecord(*op, match, reused_tokens);
   record.changed = NameChange(*op, match, record);
+  NameColdChange(*op, &record);
   record.lookup_seconds = lookup_seconds;
   if (op->restored > 0) {
     EmitRestored(*op, record);
@@ -217,6 +259,7 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(match.id);
     if (handle != kNoHandle) Touch(handle, op->restored > 0);
+    NoteFront(*op);
     lookups_.push_front(record);
     if (lookups_.size() > kLookupsKept) lookups_.pop_back();
   }

@@ -328,6 +328,8 @@ class CacheImpl : public ConversationCache {
   std::string IdentityDifference(const RestoreOp& op);
   static std::string NameChange(const RestoreOp& op, const MatchReport& match,
                                 const LookupRecord& record);
+  void NameColdChange(const RestoreOp& op, LookupRecord* record);
+  void NoteFront(const RestoreOp& op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // ---- cache.cc ----
   absl::Status Rewarm();
@@ -387,6 +389,13 @@ class CacheImpl : public ConversationCache {
   std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
+  // How the last prompts began, newest first. A change within the first page leaves no match to
+  // compare with.
+  struct PromptFront {
+    Digest128 identity;
+    std::vector<Token> tokens;
+  };
+  std::deque<PromptFront> fronts_ ABSL_GUARDED_BY(mu_);
   std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;

@@ -70,12 +70,14 @@ std::string TierThatFailed(const LookupRecord& record) {
 std::string Explanation(const LookupRecord& record, MissReason reason) {
   const std::string matched = Grouped(record.matched_tokens);
   const std::string prompt = Grouped(record.prompt_tokens);
+  const std::string words(ChangedStampWords(record.changed));
   switch (reason) {
-    case MissReason::kDiverged: {
-      const std::string words(ChangedStampWords(record.changed));
+    case MissReason::kCold:
+      return absl::StrCat("the prompt differs from an earlier one at token ",
+                          Grouped(record.first_difference), " of ", prompt, " (", words, ")");
+    case MissReason::kDiverged:
       return absl::StrCat("the prompt differs at token ", Grouped(record.first_difference), " of ",
                           prompt, words.empty() ? "" : absl::StrCat(" (", words, ")"));
-    }
     case MissReason::kIdentity:
       return absl::StrCat("the same text is kept under another identity: '",
                           OneLine(record.identity_field), "' differs");
@@ -105,7 +107,8 @@ std::optional<std::string> FormatMissLine(const LookupRecord& record) {
   MissReason main = MissReason::kDiverged;
   for (int i = 0; i < kMissReasons; ++i) {
     const auto reason = static_cast<MissReason>(i);
-    if (!Expected(reason)) continue;
+    // Of a first prompt nothing is known; of one that leaves an earlier one early, the stamp is.
+    if (!Expected(reason) && (reason != MissReason::kCold || record.changed.empty())) continue;
     again += record.miss_tokens[i];
     if (record.miss_tokens[i] > record.miss_tokens[static_cast<int>(main)]) main = reason;
   }

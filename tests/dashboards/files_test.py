@@ -223,7 +223,7 @@ class PromtoolTest(unittest.TestCase):
     def test_rules(self):
         said = self.assert_passes("check", "rules", "--lint-fatal",
                                   os.path.join(CONFIG, "alerts.yml"))
-        self.assertIn("6 rules found", said)
+        self.assertIn("7 rules found", said)
 
     def test_rules_fire_and_do_not(self):
         self.assert_passes("test", "rules", os.path.join(ROOT, "tests", "dashboards",

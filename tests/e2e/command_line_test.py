@@ -135,7 +135,7 @@ class CommandLineTest(ServerTest):
         looked_up = metrics.sum_of("parkade_lookup_tokens_total")
         saved = metrics.get_one("parkade_hit_tokens_total", tier="ram")
         text = self.run_tool("stats")
-        said = re.search(r"The cache saved ([\d,]+) of ([\d,]+) prompt tokens \(([\d.]+) %\): "
+        said = re.search(r"the cache saved ([\d,]+) of ([\d,]+) prompt tokens \(([\d.]+) %\): "
                          r"([\d,]+) from\s+ram", text)
         self.assertIsNotNone(said, text)
         self.assertEqual([int(said[i].replace(",", "")) for i in (1, 2, 4)],

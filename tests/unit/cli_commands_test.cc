@@ -272,7 +272,7 @@ TEST(CliCommands, StatsOfTiersAndTokens) {
       "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
       "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n"
       "\n"
-      "The cache saved 750 of 1,000 prompt tokens (75.0 %): 750 from disk. Reading them again "
+      "Since the server started the cache saved 750 of 1,000 prompt tokens (75.0 %): 750 from disk. Reading them again "
       "would have\n"
       "taken at least 4 min 0 s longer than restoring them. Lookups: 2 full, 1 miss.\n"
       "\n"

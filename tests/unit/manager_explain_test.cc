@@ -64,6 +64,32 @@ TEST(ManagerExplain, ShowsBothSidesOfTheDifference) {
   EXPECT_EQ(asked.wanted, Part(prompt, 300, 300 + kExplainTokens));
 }
 
+TEST(ManagerExplain, AnEarlierPromptWhereTheFirstPageDiffers) {
+  Rig rig;
+  const std::vector<Token> text = Tokens(1, 2000);
+  Asked asked;
+  LookupRequest request = rig.Request(text);
+  Listen(&request, &asked);
+  EXPECT_EQ(Finish(rig, request).changed, "") << "there was no prompt before it";
+  EXPECT_EQ(asked.calls, 0);
+  const std::vector<Token> prompt = Fork(text, 25, 2, 1500);
+  request = rig.Request(prompt);
+  Listen(&request, &asked);
+  const LookupRecord record = Finish(rig, request);
+  EXPECT_EQ(record.changed, "time");
+  EXPECT_EQ(record.first_difference, 25u);
+  EXPECT_GT(Miss(record, MissReason::kCold), kExplainedMissTokens);
+  EXPECT_EQ(asked.calls, 1);
+  EXPECT_EQ(asked.before, Part(prompt, 0, 25));
+  EXPECT_EQ(asked.stored, Part(text, 25, 25 + kExplainTokens));
+  EXPECT_EQ(asked.wanted, Part(prompt, 25, 25 + kExplainTokens));
+  // A beginning that all prompts of a template share is none.
+  request = rig.Request(Fork(text, 7, 3, 1500));
+  Listen(&request, &asked);
+  EXPECT_EQ(Finish(rig, request).changed, "");
+  EXPECT_EQ(asked.calls, 1);
+}
+
 TEST(ManagerExplain, NotForLittle) {
   Rig rig;
   const std::vector<Token> text = Parked(rig, 1, 2000);

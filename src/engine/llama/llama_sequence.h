@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "llama.h"
 #include "parkade/engine.h"
 #include "parkade/image.h"
 #include "src/engine/llama/llama_memory_view.h"
