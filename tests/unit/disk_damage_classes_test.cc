@@ -238,11 +238,15 @@ TEST_P(DiskSegmentFiles, AnExtentOfAnotherConversationWithItsHeader) {
 TEST_P(DiskSegmentFiles, SmallOnesCostNothingWhileTheCatalogueIsThere) {
   Fill(GetParam());
   for (const std::size_t number : {std::size_t{0}, files_.size() - 2, files_.size() - 1}) {
+    Restore("sound");
     const std::string sound = ReadFile(files_[number]);
+    ASSERT_FALSE(sound.empty());
     std::vector<std::string> damages = {"", sound.substr(0, 40), sound + "x",
                                         std::string(sound.size(), '\0')};
-    for (const ByteClass& where : ByteClassesOf(sound, options_.key.get())) {
-      damages.push_back(Damaged(sound, where, ByteDamage::kFlipped, ""));
+    // A third of the kinds in each: they are the same in all three.
+    const std::vector<ByteClass> classes = ByteClassesOf(sound, options_.key.get());
+    for (std::size_t i = number % 3; i < classes.size(); i += 3) {
+      damages.push_back(Damaged(sound, classes[i], ByteDamage::kFlipped, ""));
     }
     for (std::size_t i = 0; i < damages.size(); ++i) {
       SCOPED_TRACE(files_[number].filename().string() + " " + std::to_string(number) + ", way " +
