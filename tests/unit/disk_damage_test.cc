@@ -125,6 +125,31 @@ TEST_P(DiskCatalogueLossTest, IsRebuiltFromSegments) {
 INSTANTIATE_TEST_SUITE_P(Files, DiskCatalogueLossTest,
                          ::testing::Values("CURRENT", "MANIFEST", "*.log", "OPTIONS", "0", ""));
 
+// The log of a directory so young that its secret is in no table yet.
+TEST_F(DiskDamageTest, AnotherDirectorysLogDoesNotReplaceTheSecret) {
+  const auto log = [this] {
+    for (const fs::path& file : Files("catalogue")) {
+      if (file.extension() == ".log") return ReadFile(file);
+    }
+    return std::string();
+  };
+  Open();
+  PutConversation(DiskConversation(7), 2);
+  tier_.reset();
+  const std::string theirs = log();
+  fs::remove_all(directory());
+  Open();
+  PutConversation(DiskConversation(1), 5);
+  secret_ = tier().secret();
+  tier_.reset();
+  for (const fs::path& file : Files("catalogue")) {
+    if (file.extension() == ".log") std::ofstream(file, std::ios::binary) << theirs;
+  }
+  Open();
+  EXPECT_EQ(Held(), (Parks{{1, {0, 1, 2, 3, 4}}}));
+  EXPECT_EQ(tier().secret(), secret_);
+}
+
 TEST_F(DiskDamageTest, TheWholeFolderLostIsRebuilt) {
   Fill();
   fs::remove_all(directory() + "/catalogue");

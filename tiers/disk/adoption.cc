@@ -85,7 +85,12 @@ absl::StatusOr<bool> Reconciler::AdoptSecret(const SegmentFile& file, const Segm
     } else {
       const absl::StatusOr<RefRow> ours = UnwrapRef(*value);
       if (!ours.ok()) return ours.status();
-      if (ours->inner != theirs->inner) return false;
+      if (ours->inner != theirs->inner) {
+        // A catalogue whose secret and parks all lie elsewhere is another directory's: what is
+        // here must not be dropped for it.
+        if (FileOf(ours->ref.segment) != nullptr || broken_.size() < parks_.size()) return false;
+        return absl::DataLossError("catalogue: it is another directory's");
+      }
       if (ours->ref.segment == file.segment) *adopted = true;
       continue;
     }
