@@ -267,20 +267,20 @@ TEST(CliCommands, StatsOfTiersAndTokens) {
                                 "parkade_saved_seconds_total 240.5\n"};
   CliOutcome outcome = server.Run(CliCommand::kStats);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_EQ(
-      outcome.out,
-      "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
-      "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n"
-      "\n"
-      "Since the server started the cache saved 750 of 1,000 prompt tokens (75.0 %): 750 from disk. Reading them again "
-      "would have\n"
-      "taken at least 4 min 0 s longer than restoring them. Lookups: 2 full, 1 miss.\n"
-      "\n"
-      "TOKENS             COUNT    SHARE\n"
-      "looked up          1,000  100.0 %\n"
-      "reused from disk     750   75.0 %\n"
-      "still in the slot     50    5.0 %\n"
-      "computed, new        200   20.0 %\n");
+  EXPECT_EQ(outcome.out,
+            "TIER     USED    BUDGET  PHYSICAL     FREE  CONVERSATIONS  STATE\n"
+            "disk  1.0 MiB  64.0 GiB   1.0 MiB  1.0 TiB              2  up\n"
+            "\n"
+            "Since the server started the cache saved 750 of 1,000 prompt tokens (7"
+            "5.0 %): 750 from disk. Reading\n"
+            "them again would have taken at least 4 min 0 s longer than restoring t"
+            "hem. Lookups: 2 full, 1 miss.\n"
+            "\n"
+            "TOKENS             COUNT    SHARE\n"
+            "looked up          1,000  100.0 %\n"
+            "reused from disk     750   75.0 %\n"
+            "still in the slot     50    5.0 %\n"
+            "computed, new        200   20.0 %\n");
   outcome = server.Run(CliCommand::kStats, true);
   EXPECT_NE(outcome.out.find("\"parkade_lookup_tokens_total\": 1000.0"), std::string::npos)
       << outcome.out;
