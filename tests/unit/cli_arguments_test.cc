@@ -155,11 +155,21 @@ TEST(CliArguments, ShortenedIdsAreSmallLetters) {
   EXPECT_EQ(Parse({"rm", "0123", kId})->ids, (std::vector<std::string>{"0123", kId}));
 }
 
+TEST(CliArguments, AKeyIsOfADirectory) {
+  EXPECT_EQ(ErrorOf({"ls", "--key-file", "f"}),
+            "--key-file goes with --disk PATH; see parkade --help");
+}
+
+TEST(CliArguments, AnOptionIsNoValue) {
+  EXPECT_EQ(ErrorOf({"budgets", "--disk-gib", "--url", "http://h"}),
+            "--disk-gib needs a value; see parkade --help");
+  EXPECT_EQ(ErrorOf({"pin", "--name=--url", kId}), "OK");
+}
+
 TEST(CliArguments, EveryOptionOfTheTableIsTaken) {
-  const std::map<std::string_view, std::string> values = {{"ORDER", "rank"},   {"N", "7"},
-                                                          {"URL", "http://h"}, {"KEY", "k"},
-                                                          {"PATH", "d"},       {"NAME", "n"},
-                                                          {"FILE", "f"}};
+  const std::map<std::string_view, std::string> values = {
+      {"ORDER", "rank"}, {"N", "7"},    {"URL", "http://h"}, {"KEY", "k"},
+      {"PATH", "d"},     {"NAME", "n"}, {"FILE", "f"}};
   for (const CliCommandSpec& command : CliCommands()) {
     std::vector<std::string> words = {std::string(command.name)};
     for (std::size_t i = 0; i < command.least; ++i) {
@@ -171,6 +181,7 @@ TEST(CliArguments, EveryOptionOfTheTableIsTaken) {
       std::vector<std::string> more = words;
       more.emplace_back(option.name);
       if (!option.argument.empty()) more.push_back(values.at(option.argument));
+      if (option.name == "--key-file") more.insert(more.end(), {"--disk", "d"});
       EXPECT_EQ(ErrorOf(more), "OK") << command.name << " " << option.name;
     }
   }
