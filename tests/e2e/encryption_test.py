@@ -2,7 +2,6 @@
 there without the key."""
 
 import os
-import struct
 import subprocess
 import unittest
 
@@ -45,27 +44,25 @@ class EncryptionTest(ServerTest):
     def test_a_chat_goes_on_and_shows_nothing(self):
         key = ("--conversation-cache-key-file", self.key("key", 7))
         prompt = tokens_of("secret", PROMPT_TOKENS)
-        # Four ids in a row, as they stand in a file that is not encrypted.
-        shown = (struct.pack("<4i", *prompt[100:104]), b"nobody reads this")
+        # Tokens and state: tests/unit/disk_sealed_test.cc.
+        shown = b"nobody reads this"
         self.fill(prompt)
-        for wanted in shown:
-            self.assertTrue(self.files_that_show(wanted), "this test looks for the wrong thing")
+        self.assertTrue(self.files_that_show(shown), "this test looks for the wrong thing")
         plain, self.disk = self.disk, os.path.join(self.folder, "encrypted")
         self.assertTrue(os.path.isdir(plain))
         first = self.fill(prompt, *key)
-        for wanted in shown:
-            self.assertEqual(self.files_that_show(wanted), [])
+        self.assertEqual(self.files_that_show(shown), [])
 
         reference = self.start_plain(model("dense"))
         longer = prompt + first.tokens + tokens_of("turn", 30)
+        self.assert_same_answer(reference.ask(prompt), first)
         expected = reference.ask(longer)
         reference.kill()
         server = self.start(model("dense"), *key)
         self.assert_same_answer(server.ask(longer), expected)
         self.assert_served(server, "disk", PROMPT_TOKENS + len(first.tokens) - 1, len(longer))
         server.kill()
-        for wanted in shown:
-            self.assertEqual(self.files_that_show(wanted), [])
+        self.assertEqual(self.files_that_show(shown), [])
 
     def test_another_key_or_none_is_refused_in_one_line(self):
         key, other = self.key("key", 7), self.key("other", 8)
@@ -110,6 +107,14 @@ class EncryptionTest(ServerTest):
         self.assertIn(file + " is encrypted; give its key file", plain.stderr)
         imported = self.parkade("import", file, "--disk", there, "--key-file", key)
         self.assertEqual(imported.returncode, 0, imported.stderr)
+        # Out of it again, and to another key.
+        moved, other = os.path.join(self.folder, "moved"), self.key("other", 8)
+        for arguments in (("--disk", os.path.join(self.folder, "plain")),
+                          ("--disk", moved, "--key-file", other)):
+            imported = self.parkade("import", file, *arguments, "--file-key", key)
+            self.assertEqual(imported.returncode, 0, imported.stderr)
+        self.assertIn("nobody reads this", self.parkade("ls", "--disk", moved, "--key-file",
+                                                        other).stdout)
         self.disk = there
         server = self.start(model("dense"), "--conversation-cache-key-file", key)
         restored = server.json("POST", "/slots/0?action=restore",

@@ -30,8 +30,11 @@ class ErrorsTest(ServerTest):
                           {"message": "there is no disk tier", "type": "not_found_error",
                            "code": 404})
         # Paths that nobody has are llama-server's.
-        for path in ("/nothing", "/conversations/a/b/c", f"/conversations/{NOBODY}/pin"):
+        for path in ("/nothing", "/conversations/a/b/c"):
             self.assert_error(server, "GET", prefix + path, None, UPSTREAM)
+        self.assert_error(server, "GET", f"{one}/pin", None,
+                          {"message": "this path takes POST", "type": "invalid_request_error",
+                           "code": 405})
 
     def test_404_says_what_is_not_there(self):
         self.check(self.start(model("dense"), disk=False))

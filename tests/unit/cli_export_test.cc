@@ -246,6 +246,23 @@ TEST_F(ExportTest, AFileThatComesMeanwhileStays) {
   EXPECT_EQ(Files().size(), 1u);
 }
 
+TEST_F(ExportTest, WhatIsNoPlainFileIsNotReplaced) {
+  PutChat(1);
+  const std::string id = ToHex(Id(1));
+  const std::string pipe = root_ + "/pipe";
+  const std::string link = root_ + "/link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(root_ + "/nowhere", link);
+  for (const std::string& path : {pipe, link, root_ + "/source"}) {
+    for (const bool replace : {false, true}) {
+      EXPECT_EQ(ExportConversation(*source_, {id, path, replace}, nullptr).status(),
+                absl::InvalidArgumentError(path + " is there and is not a plain file"));
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
 TEST_F(ExportTest, NothingIsLeftAfterAFailure) {
   PutChat(1);
   const std::string id = ToHex(Id(1));
