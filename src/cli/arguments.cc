@@ -12,8 +12,6 @@
 namespace parkade {
 namespace {
 
-constexpr std::size_t kIdDigits = 32;
-
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Usage(absl::string_view what) {

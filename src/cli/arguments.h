@@ -14,6 +14,7 @@ namespace parkade {
 
 // Of an id that people shorten: fewer digits would name another one by a slip of a finger.
 inline constexpr std::size_t kLeastIdDigits = 4;
+inline constexpr std::size_t kIdDigits = 32;
 
 struct CliArguments {
   CliCommand command = CliCommand::kHelp;

@@ -200,8 +200,7 @@ std::string SavingsText(const std::map<std::string, double>& samples, const CliV
   }
   if (saved <= 0) told = "The cache has saved nothing since the server started.";
   if (!lookups.empty()) absl::StrAppend(&told, " Lookups: ", lookups, ".");
-  return absl::StrCat(CliParagraph(told, "", view.columns > 0 ? view.columns : 100), "\n",
-                      table.Text(view.columns, {}));
+  return absl::StrCat(CliParagraph(told, "", view.columns), "\n", table.Text(view.columns, {}));
 }
 
 }  // namespace parkade

@@ -23,7 +23,6 @@ using Json = CliJson;
 constexpr int kPage = 1000;
 constexpr std::uint32_t kShownLookups = 50;
 constexpr std::uint32_t kExplainedLookups = 5;
-constexpr std::size_t kIdDigits = 32;
 
 absl::StatusOr<std::string> AskText(const HttpCall& call, const HttpRequest& request) {
   absl::StatusOr<HttpReply> reply = call(request);

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<ContainerWriter>> ContainerWriter::Create(const s
                                                                          SharedSealKey key) {
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter());
   const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string folder = disk::ParentFolder(path);
   writer->path_ = path;
   writer->name_ = slash == std::string::npos ? path : path.substr(slash + 1);
   writer->replace_ = replace;

@@ -54,6 +54,7 @@ std::string OneCommand(const CliCommandSpec& command) {
 }  // namespace
 
 std::string CliParagraph(std::string_view text, std::string_view indent, std::size_t columns) {
+  if (columns == 0) columns = kColumns;
   std::string out;
   std::string line(indent);
   while (!text.empty()) {

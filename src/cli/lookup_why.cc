@@ -14,9 +14,6 @@
 namespace parkade {
 namespace {
 
-// Where the output is no terminal.
-constexpr std::size_t kColumns = 100;
-
 std::string Count(const CliJson& lookup, const char* key) {
   return FormatCount(NumberField(lookup, key));
 }
@@ -154,18 +151,17 @@ std::string Head(const CliJson& lookup, const CliView& view) {
 }  // namespace
 
 std::string LookupText(const CliJson& lookup, const CliView& view) {
-  const std::size_t columns = view.columns > 0 ? view.columns : kColumns;
   std::vector<std::pair<double, std::string>> reasons;
   for (const auto& [reason, tokens] : lookup.at("miss_tokens").items()) {
     reasons.emplace_back(tokens.get<double>(), reason);
   }
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string out = CliParagraph(PrintableText(Head(lookup, view)), "", columns);
+  std::string out = CliParagraph(PrintableText(Head(lookup, view)), "", view.columns);
   for (const auto& [tokens, reason] : reasons) {
     const std::string line =
         absl::StrCat(FormatCount(tokens), " computed, ", reason, ": ", Sentence(lookup, reason));
-    out.append(CliParagraph(PrintableText(line), "  ", columns));
+    out.append(CliParagraph(PrintableText(line), "  ", view.columns));
   }
   return out;
 }

@@ -80,6 +80,7 @@ std::vector<std::size_t> Table::Widths() const {
 }
 
 std::string Table::Text(std::size_t columns, const std::vector<Squeeze>& order) const {
+  if (columns == 0) return Text();
   Table table = *this;
   const auto fits = [&table, columns] {
     std::size_t width = 0;
@@ -87,7 +88,7 @@ std::string Table::Text(std::size_t columns, const std::vector<Squeeze>& order) 
     return width <= columns;
   };
   for (const Squeeze& squeeze : order) {
-    if (columns == 0 || fits()) break;
+    if (fits()) break;
     const auto& headings = table.rows_.front();
     const auto found = std::find(headings.begin(), headings.end(), squeeze.heading);
     if (found == headings.end()) continue;
@@ -107,7 +108,7 @@ std::string Table::Text(std::size_t columns, const std::vector<Squeeze>& order) 
     const std::size_t end = rest.find('\n');
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 1);
-    out.append(columns == 0 ? std::string(line) : Cut(line, columns)).push_back('\n');
+    out.append(Cut(line, columns)).push_back('\n');
   }
   return out;
 }

@@ -52,6 +52,23 @@ std::string DigestBytes(const Digest128& digest) {
   return writer.Take();
 }
 
+// Everything but the tag.
+Cipher Crypt(bool seal, const std::array<unsigned char, kSealKeyBytes>& key, SealNonce nonce,
+             std::string_view associated, absl::Span<const char> from, char* to) {
+  const auto nonce_bytes = NonceBytes(nonce);
+  Cipher cipher(EVP_CIPHER_CTX_new());
+  int length = 0;
+  Require(cipher != nullptr &&
+          EVP_CipherInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, key.data(),
+                            nonce_bytes.data(), seal ? 1 : 0) == 1 &&
+          EVP_CipherUpdate(cipher.get(), nullptr, &length, Bytes(associated),
+                           static_cast<int>(associated.size())) == 1 &&
+          EVP_CipherUpdate(cipher.get(), reinterpret_cast<unsigned char*>(to), &length,
+                           reinterpret_cast<const unsigned char*>(from.data()),
+                           static_cast<int>(from.size())) == 1);
+  return cipher;
+}
+
 std::string RowAssociated(std::uint8_t family, std::string_view key) {
   std::string associated(1, static_cast<char>(family));
   associated.append(key);
@@ -107,42 +124,24 @@ Sealer::~Sealer() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 
 SealTag Sealer::Seal(SealNonce nonce, std::string_view associated, absl::Span<const char> from,
                      char* to) const {
-  const auto nonce_bytes = NonceBytes(nonce);
-  const Cipher cipher(EVP_CIPHER_CTX_new());
+  const Cipher cipher = Crypt(true, bytes_, nonce, associated, from, to);
   int length = 0;
-  Require(cipher != nullptr &&
-          EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_.data(),
-                             nonce_bytes.data()) == 1 &&
-          EVP_EncryptUpdate(cipher.get(), nullptr, &length, Bytes(associated),
-                            static_cast<int>(associated.size())) == 1 &&
-          EVP_EncryptUpdate(cipher.get(), reinterpret_cast<unsigned char*>(to), &length,
-                            reinterpret_cast<const unsigned char*>(from.data()),
-                            static_cast<int>(from.size())) == 1);
   unsigned char rest[kTagBytes];
   char tag[kTagBytes];
-  Require(EVP_EncryptFinal_ex(cipher.get(), rest, &length) == 1 &&
+  Require(EVP_CipherFinal_ex(cipher.get(), rest, &length) == 1 &&
           EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, tag) == 1);
   return ByteReader({tag, kTagBytes}).Digest();
 }
 
 absl::Status Sealer::Open(SealNonce nonce, std::string_view associated, absl::Span<const char> from,
                           const SealTag& tag, char* to) const {
-  const auto nonce_bytes = NonceBytes(nonce);
   std::string tag_bytes = DigestBytes(tag);
-  const Cipher cipher(EVP_CIPHER_CTX_new());
+  const Cipher cipher = Crypt(false, bytes_, nonce, associated, from, to);
+  Require(EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag_bytes.data()) ==
+          1);
   int length = 0;
-  Require(cipher != nullptr &&
-          EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_.data(),
-                             nonce_bytes.data()) == 1 &&
-          EVP_DecryptUpdate(cipher.get(), nullptr, &length, Bytes(associated),
-                            static_cast<int>(associated.size())) == 1 &&
-          EVP_DecryptUpdate(cipher.get(), reinterpret_cast<unsigned char*>(to), &length,
-                            reinterpret_cast<const unsigned char*>(from.data()),
-                            static_cast<int>(from.size())) == 1 &&
-          EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag_bytes.data()) ==
-              1);
   unsigned char rest[kTagBytes];
-  if (EVP_DecryptFinal_ex(cipher.get(), rest, &length) == 1) return absl::OkStatus();
+  if (EVP_CipherFinal_ex(cipher.get(), rest, &length) == 1) return absl::OkStatus();
   OPENSSL_cleanse(to, from.size());
   return absl::DataLossError("encrypted bytes are damaged");
 }

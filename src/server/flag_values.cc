@@ -1,16 +1,11 @@
 #include "src/server/flag_values.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "src/server/user_file.h"
 
 namespace parkade {
 namespace {
@@ -185,30 +180,17 @@ absl::StatusOr<FlagValues> ReadFlagFile(const std::string& path) {
   const auto error = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("--conversation-cache-config: ", what));
   };
-  const auto unreadable = [&] {
-    return error(absl::StrCat("can't read ", Quoted(path), "; name a file that exists"));
-  };
-  // O_NONBLOCK: a pipe is refused, not waited for. Mounted configurations are symbolic links.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return unreadable();
-  const auto close = absl::MakeCleanup([fd] { ::close(fd); });
-  struct stat info;
-  if (::fstat(fd, &info) != 0) return unreadable();
-  if (!S_ISREG(info.st_mode)) return error(absl::StrCat(Quoted(path), " is not a file"));
-  std::string text(kMostFileBytes + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = ::read(fd, text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return unreadable();
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
+  const absl::StatusOr<UserFile> file = ReadUserFile(path, kMostFileBytes);
+  if (absl::IsInvalidArgument(file.status())) {
+    return error(absl::StrCat(Quoted(path), " ", file.status().message()));
   }
-  text.resize(size);
-  if (text.size() > kMostFileBytes) {
+  if (!file.ok()) {
+    return error(absl::StrCat("can't read ", Quoted(path), "; name a file that exists"));
+  }
+  if (file->content.size() > kMostFileBytes) {
     return error(absl::StrCat(Quoted(path), " is larger than 1 MiB; not a configuration"));
   }
-  return ParseFlagText(path, text);
+  return ParseFlagText(path, file->content);
 }
 
 }  // namespace parkade

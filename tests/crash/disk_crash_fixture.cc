@@ -158,6 +158,23 @@ CrashOutcome DiskCrashTest::WorkForLines(std::uint64_t lines) {
   return Work(CrashOrder(), [lines](const std::string&) mutable { return --lines == 0; });
 }
 
+void DiskCrashTest::EndAtEveryStep() {
+  for (const char* point : kCrashPoints) {
+    SCOPED_TRACE(point);
+    WorkUntil(point, 1 + static_cast<int>(random_() % 4));
+    ASSERT_NO_FATAL_FAILURE(Look());
+  }
+  const bool power = power_;
+  for (const char* point : kRecoveryPoints) {
+    SCOPED_TRACE(point);
+    power_ = false;  // so that there is something to recover
+    WorkUntil("segment.renamed", 3);
+    power_ = power;
+    WorkUntil(point, 1);
+    ASSERT_NO_FATAL_FAILURE(Look());
+  }
+}
+
 void DiskCrashTest::Look() {
   std::vector<ParkSummary> summaries;
   {

@@ -65,6 +65,9 @@ class DiskCrashTest : public ::testing::Test {
   CrashOutcome WorkUntil(const std::string& point, int nth);
   CrashOutcome WorkForLines(std::uint64_t lines);
 
+  // At every failpoint once, then while what a kill left is recovered.
+  void EndAtEveryStep();
+
   // Opens the directory and checks every property below.
   void Look();
   void ExpectWholeOrAbsent(Tier& tier, const std::vector<ParkSummary>& summaries);

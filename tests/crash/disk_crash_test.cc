@@ -7,19 +7,7 @@
 namespace parkade::test {
 namespace {
 
-TEST_F(DiskCrashTest, AtEveryStep) {
-  for (const char* point : kCrashPoints) {
-    SCOPED_TRACE(point);
-    WorkUntil(point, 1 + static_cast<int>(random_() % 4));
-    ASSERT_NO_FATAL_FAILURE(Look());
-  }
-  for (const char* point : kRecoveryPoints) {
-    SCOPED_TRACE(point);
-    WorkUntil("segment.renamed", 3);
-    WorkUntil(point, 1);
-    ASSERT_NO_FATAL_FAILURE(Look());
-  }
-}
+TEST_F(DiskCrashTest, AtEveryStep) { EndAtEveryStep(); }
 
 TEST_F(DiskCrashTest, AtRandomMoments) {
   const std::uint64_t rounds = NumberFromEnvironment("PARKADE_CRASH_ROUNDS", 50);

@@ -20,21 +20,7 @@ class DiskPowerCutTest : public DiskCrashTest, public ::testing::WithParamInterf
   }
 };
 
-TEST_P(DiskPowerCutTest, AtEveryStep) {
-  for (const char* point : kCrashPoints) {
-    SCOPED_TRACE(point);
-    WorkUntil(point, 1 + static_cast<int>(random_() % 4));
-    ASSERT_NO_FATAL_FAILURE(Look());
-  }
-  for (const char* point : kRecoveryPoints) {
-    SCOPED_TRACE(point);
-    power_ = false;  // so that there is something to recover
-    WorkUntil("segment.renamed", 3);
-    power_ = true;
-    WorkUntil(point, 1);
-    ASSERT_NO_FATAL_FAILURE(Look());
-  }
-}
+TEST_P(DiskPowerCutTest, AtEveryStep) { EndAtEveryStep(); }
 
 TEST_P(DiskPowerCutTest, AtRandomMoments) {
   const std::uint64_t rounds = NumberFromEnvironment("PARKADE_CRASH_ROUNDS", 50) / 2;

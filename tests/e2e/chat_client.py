@@ -4,6 +4,7 @@ Every request goes to both, and the answers are compared. A message of the user 
 that the requests name, as a chat template's would.
 """
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -93,6 +94,18 @@ class ChatTest(ServerTest):
         self.server.wait_parked()
         getattr(self.server, stop)()
         self.server = self.start(model(self.kind.model), *self.arguments, **self.options)
+
+    def read_progress(self, response, at_least):
+        """Reads a stream until the server says that so much of the prompt is read."""
+        processed = 0
+        while processed < at_least:
+            line = response.readline()
+            self.assertTrue(line, "the stream ended")
+            if line.startswith(b"data: {"):
+                event = json.loads(line[6:])
+                self.assertIn("prompt_progress", event, "read before anybody looked")
+                processed = event["prompt_progress"]["processed"]
+        return processed
 
     def forget_slot(self):
         """Takes the slot for something that is too short to be parked."""

@@ -21,14 +21,7 @@ class CancelScenariosTest(ChatTest):
     def leave_stream(self):
         connection = self.server.begin_stream(self.prompt, ANSWER_TOKENS, return_progress=True)
         response = connection.getresponse()
-        processed = 0
-        while processed < self.half:
-            line = response.readline()
-            self.assertTrue(line, "the stream ended")
-            if line.startswith(b"data: {"):
-                event = json.loads(line[6:])
-                self.assertIn("prompt_progress", event, "read before anybody looked")
-                processed = event["prompt_progress"]["processed"]
+        self.read_progress(response, self.half)
         response.close()
         connection.close()
 

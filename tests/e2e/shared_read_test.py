@@ -1,6 +1,5 @@
 """One read serves all who wait for it, also when the one who reads goes away (scenario 24)."""
 
-import json
 import re
 import threading
 import unittest
@@ -38,24 +37,12 @@ class SharedReadTest(ChatTest):
 
     # ---- the reader goes away
 
-    def processed(self, response, at_least):
-        """Reads a stream until the server says that so much of the prompt is read."""
-        processed = 0
-        while processed < at_least:
-            line = response.readline()
-            self.assertTrue(line, "the stream ended")
-            if line.startswith(b"data: {"):
-                event = json.loads(line[6:])
-                self.assertIn("prompt_progress", event, "read before anybody looked")
-                processed = event["prompt_progress"]["processed"]
-        return processed
-
     def behind_a_reader(self, reader, prompts, leaves_at):
         """Answers of those who come while another client's prompt is read; None: it stays."""
         connection = self.server.begin_stream(reader, ANSWER, return_progress=True,
                                               message_delimiters=DELIMITERS)
         response = connection.getresponse()
-        self.processed(response, BATCH)
+        self.read_progress(response, BATCH)
         answers = [None] * len(prompts)
 
         def ask(index):
@@ -69,7 +56,7 @@ class SharedReadTest(ChatTest):
             return sum(slot["is_processing"] for slot in slots) == 1 + len(prompts)
         wait_until(all_there, "all clients to have a slot")
         if leaves_at is not None:
-            self.processed(response, leaves_at)
+            self.read_progress(response, leaves_at)
         else:
             response.read()
         response.close()

@@ -42,8 +42,7 @@ absl::Status Directory::CheckPlace() const {
 }
 
 absl::StatusOr<std::unique_ptr<Directory>> Directory::OpenPlaceAgain() const {
-  const std::size_t slash = path_.rfind('/');
-  const std::string parent = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  const std::string parent = ParentFolder(path_);
   struct stat info;
   if (door().Stat(AT_FDCWD, parent.c_str(), &info) != 0) return ErrnoStatus(errno, parent);
   return Open(path_, true, key_, door());

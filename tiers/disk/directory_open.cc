@@ -223,8 +223,7 @@ absl::StatusOr<std::unique_ptr<Directory>> Directory::Open(const std::string& gi
       new Directory(path, std::move(root), std::move(lock).value(), std::move(key)));
   if (absl::Status s = directory->MakeFolders(); !s.ok()) return s;
   if (made) {
-    const std::size_t slash = path.rfind('/');
-    const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const std::string parent = ParentFolder(path);
     // swallow: not every parent may be opened; the directory is there as long as the machine is up.
     Fd parent_fd(door.Open(AT_FDCWD, parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0), door);
     if (parent_fd.valid()) (void)SyncFolder(parent_fd, parent);

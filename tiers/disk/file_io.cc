@@ -40,6 +40,11 @@ absl::Status ErrnoStatus(int error, std::string_view what) {
   }
 }
 
+std::string ParentFolder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
 absl::StatusOr<Fd> OpenAt(const Fd& folder, const std::string& name, int flags) {
   const int fd =
       folder.door().Open(folder.get(), name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600);

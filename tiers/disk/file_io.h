@@ -42,6 +42,9 @@ class Fd {
 // ENOSPC, EDQUOT: ResourceExhausted. ENOENT: NotFound. EEXIST: AlreadyExists. Others: Unavailable.
 absl::Status ErrnoStatus(int error, std::string_view what);
 
+// The folder that a path's last name stands in; "." where the path is that name alone.
+std::string ParentFolder(const std::string& path);
+
 // openat with O_CLOEXEC and O_NOFOLLOW added; files are created 0600.
 absl::StatusOr<Fd> OpenAt(const Fd& folder, const std::string& name, int flags);
 absl::StatusOr<Fd> OpenFolderAt(const Fd& folder, const std::string& name);

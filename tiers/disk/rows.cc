@@ -87,9 +87,9 @@ void AddPieces(absl::Span<const ExtentBytes> payload, ParkSegment* park) {
     const std::uint64_t pad = extent.offset - kExtentHeaderBytes - position;
     if (pad > 0) park->pieces.push_back(Piece(kZeros, pad));
     park->pieces.push_back(Piece(park->headers[i].data(), park->headers[i].size()));
-    const char* bytes =
-        extent.codec == Codec::kRaw ? payload[i]->data() : park->compressed[i].data();
-    if (extent.stored_bytes > 0) park->pieces.push_back(Piece(bytes, extent.stored_bytes));
+    if (extent.stored_bytes > 0) {
+      park->pieces.push_back(Piece(park->StoredBytes(i, payload), extent.stored_bytes));
+    }
     position = extent.offset + extent.stored_bytes;
   }
 }

@@ -76,6 +76,11 @@ struct ParkSegment {
   std::vector<std::string> headers;
   std::vector<std::string> compressed;  // by ordinal; empty: raw
   std::vector<iovec> pieces;
+
+  // What is stored of an extent, before it is sealed: extents[i].stored_bytes bytes.
+  const char* StoredBytes(std::size_t i, absl::Span<const ExtentBytes> payload) const {
+    return extents[i].codec == Codec::kRaw ? payload[i]->data() : compressed[i].data();
+  }
 };
 // `copied_rows` are written into the segment's head besides the park's own rows. `sealer` null: the
 // segment is not encrypted.

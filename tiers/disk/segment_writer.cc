@@ -25,11 +25,10 @@ absl::Status WriteSealed(const Fd& fd, const ParkSegment& park,
   std::string frame;
   for (std::size_t i = 0; i < park.extents.size(); ++i) {
     const StoredExtent& extent = park.extents[i];
-    const char* bytes =
-        extent.codec == Codec::kRaw ? payload[i]->data() : park.compressed[i].data();
     frame.resize(kExtentHeaderBytes + extent.stored_bytes);
-    const std::string header = SealExtent(*park.sealer, park.key, extent,
-                                          {bytes, extent.stored_bytes}, &frame[kExtentHeaderBytes]);
+    const std::string header =
+        SealExtent(*park.sealer, park.key, extent,
+                   {park.StoredBytes(i, payload), extent.stored_bytes}, &frame[kExtentHeaderBytes]);
     frame.replace(0, header.size(), header);
     // What lies between the frames was allocated and reads as zero.
     if (absl::Status s =
