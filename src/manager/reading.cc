@@ -184,19 +184,22 @@ absl::StatusOr<ExtentBytes> CacheImpl::FetchExtent(RestoreOp* op, std::uint32_t 
   return bytes;
 }
 
-// One read for all that want the extent now. `promoted`: the bytes go to the RAM tier.
+// One read for all that want the extent now. `promoted`: the bytes go to the RAM tier. All that
+// promote the same park share its bytes: only one of them stores it, and with the copies of the
+// others the bytes would be gone for those who come later.
 absl::StatusOr<ExtentBytes> CacheImpl::ReadShared(const SharedReads::Key& key, bool promoted) {
-  ExtentBytes bytes = shared_reads_.Join(key);
-  if (bytes == nullptr) {
+  const SharedReads::Shared shared = shared_reads_.Join(key);
+  if (shared.bytes == nullptr) {
     auto allocate = [&](std::size_t size) { return ReadBuffer(size, promoted); };
     absl::StatusOr<ExtentBytes> read = tiers_[key.tier]->ReadExtent(key.park, key.extent, allocate);
-    shared_reads_.Finish(key, read.ok() ? *read : nullptr);
+    shared_reads_.Finish(key, {read.ok() ? *read : nullptr, promoted});
     return read;
   }
-  if (!promoted) return bytes;
+  if (!promoted || shared.lasting) return shared.bytes;
   // Read for somebody else, kept for the RAM tier: it must not hold a place of the pool.
-  std::shared_ptr<ExtentBuffer> copy = ReadBuffer(bytes->size(), true);
-  std::copy_n(bytes->data(), bytes->size(), copy->data());
+  std::shared_ptr<ExtentBuffer> copy = ReadBuffer(shared.bytes->size(), true);
+  std::copy_n(shared.bytes->data(), shared.bytes->size(), copy->data());
+  shared_reads_.Replace(key, copy);
   return ExtentBytes(std::move(copy));
 }
 

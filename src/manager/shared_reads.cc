@@ -8,7 +8,7 @@ constexpr std::size_t kEntriesKept = 4096;
 
 }  // namespace
 
-ExtentBytes SharedReads::Join(const Key& key) {
+SharedReads::Shared SharedReads::Join(const Key& key) {
   absl::MutexLock lock(&mu_);
   auto idle = [this, &key]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     auto entry = entries_.find(key);
@@ -16,21 +16,28 @@ ExtentBytes SharedReads::Join(const Key& key) {
   };
   mu_.Await(absl::Condition(&idle));
   Entry& entry = entries_[key];
-  ExtentBytes bytes = entry.bytes.lock();
-  if (bytes == nullptr) entry.reading = true;
-  return bytes;
+  Shared found{entry.bytes.lock(), entry.lasting};
+  if (found.bytes == nullptr) entry.reading = true;
+  return found;
 }
 
-void SharedReads::Finish(const Key& key, const ExtentBytes& bytes) {
+void SharedReads::Finish(const Key& key, const Shared& read) {
   absl::MutexLock lock(&mu_);
-  if (bytes == nullptr) {
+  if (read.bytes == nullptr) {
     entries_.erase(key);
     return;
   }
-  Entry& entry = entries_[key];
-  entry.reading = false;
-  entry.bytes = bytes;
+  entries_[key] = Entry{false, read.lasting, read.bytes};
   if (entries_.size() > kEntriesKept) Prune();
+}
+
+void SharedReads::Replace(const Key& key, const ExtentBytes& copy) {
+  absl::MutexLock lock(&mu_);
+  Entry& entry = entries_[key];
+  // Another one reads, or has made a lasting copy meanwhile: that one is shared.
+  if (entry.reading || (entry.lasting && !entry.bytes.expired())) return;
+  entry.lasting = true;
+  entry.bytes = copy;
 }
 
 void SharedReads::Prune() {

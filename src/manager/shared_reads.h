@@ -23,15 +23,24 @@ class SharedReads {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
+  struct Shared {
+    ExtentBytes bytes;
+    // They are in a buffer that may stay with its owner, not in one that a restore waits for.
+    bool lasting = false;
+  };
+
   // The bytes, when somebody has them or is just reading them (then it waits). Null: the caller
   // reads, and must call Finish.
-  ExtentBytes Join(const Key& key);
+  Shared Join(const Key& key);
   // Null: the read failed; the next one that waits tries itself.
-  void Finish(const Key& key, const ExtentBytes& bytes);
+  void Finish(const Key& key, const Shared& read);
+  // A lasting copy of what Join gave: who comes later gets that one, which lives longer.
+  void Replace(const Key& key, const ExtentBytes& copy);
 
  private:
   struct Entry {
     bool reading = false;
+    bool lasting = false;
     std::weak_ptr<const ExtentBuffer> bytes;
   };
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

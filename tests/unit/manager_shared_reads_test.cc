@@ -22,16 +22,16 @@ std::shared_ptr<ExtentBuffer> Bytes(char fill) {
 
 TEST(SharedReads, ReadsAgainOnlyWhenNobodyHoldsTheBytes) {
   SharedReads reads;
-  ASSERT_EQ(reads.Join(kKey), nullptr);
+  ASSERT_EQ(reads.Join(kKey).bytes, nullptr);
   ExtentBytes bytes = Bytes('a');
-  reads.Finish(kKey, bytes);
-  EXPECT_EQ(reads.Join(kKey), bytes);
+  reads.Finish(kKey, {bytes});
+  EXPECT_EQ(reads.Join(kKey).bytes, bytes);
   SharedReads::Key other = kKey;
   other.extent = 5;
-  EXPECT_EQ(reads.Join(other), nullptr);
-  reads.Finish(other, nullptr);
+  EXPECT_EQ(reads.Join(other).bytes, nullptr);
+  reads.Finish(other, {});
   bytes.reset();
-  EXPECT_EQ(reads.Join(kKey), nullptr);
+  EXPECT_EQ(reads.Join(kKey).bytes, nullptr);
 }
 
 TEST(SharedReads, OneOfManyReads) {
@@ -41,11 +41,11 @@ TEST(SharedReads, OneOfManyReads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&, i] {
-      got[i] = reads.Join(kKey);
+      got[i] = reads.Join(kKey).bytes;
       if (got[i] != nullptr) return;
       ++readers;
       got[i] = Bytes('b');
-      reads.Finish(kKey, got[i]);
+      reads.Finish(kKey, {got[i]});
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -55,19 +55,36 @@ TEST(SharedReads, OneOfManyReads) {
 
 TEST(SharedReads, AFailedReadIsTriedByTheNextOne) {
   SharedReads reads;
-  ASSERT_EQ(reads.Join(kKey), nullptr);
+  ASSERT_EQ(reads.Join(kKey).bytes, nullptr);
   ExtentBytes second;
   std::thread waiting([&] {
-    second = reads.Join(kKey);
+    second = reads.Join(kKey).bytes;
     if (second == nullptr) {
       second = Bytes('c');
-      reads.Finish(kKey, second);
+      reads.Finish(kKey, {second});
     }
   });
-  reads.Finish(kKey, nullptr);
+  reads.Finish(kKey, {});
   waiting.join();
   ASSERT_NE(second, nullptr);
   EXPECT_EQ(second->data()[0], 'c');
+}
+
+// Two restores promote the same park and read an extent each: one stores it, the other's own bytes
+// go. Who comes then must not read again.
+TEST(SharedReads, ALastingCopyTakesThePlaceOfOneThatGoesAway) {
+  SharedReads reads;
+  ASSERT_EQ(reads.Join(kKey).bytes, nullptr);
+  ExtentBytes pooled = Bytes('d');
+  reads.Finish(kKey, {pooled, false});
+  EXPECT_FALSE(reads.Join(kKey).lasting);
+  const ExtentBytes kept = Bytes('d');
+  reads.Replace(kKey, kept);
+  // A second copy does not displace the first one, which somebody keeps.
+  reads.Replace(kKey, Bytes('d'));
+  pooled.reset();
+  EXPECT_EQ(reads.Join(kKey).bytes, kept);
+  EXPECT_TRUE(reads.Join(kKey).lasting);
 }
 
 }  // namespace
