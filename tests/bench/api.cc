@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> StartOver(std::uint32_t conversat
                                                          std::uint64_t seed) {
   const std::string directory = absl::StrCat(folder, "/", conversations, "-chats");
   const ManyChats chats(conversations, kTokens, kParks, seed);
-  if (absl::Status s = chats.WriteDirectory(directory); !s.ok()) return s;
+  if (absl::Status s = chats.WriteDirectory(directory, ManyChats::Segments::kEmpty); !s.ok())
+    return s;
   return ServerProcess::Start(
       directory + ".log", true,
       {"--ctx-size", "1024", "--conversation-cache-disk", directory,

@@ -80,6 +80,7 @@ absl::StatusOr<std::unique_ptr<DiskCache>> DiskCache::Open(const DiskCacheOption
   disk.directory = options.directory;
   disk.budget_bytes = options.budget_bytes;
   disk.min_free_bytes = kMinFreeBytes;
+  disk.key = options.key;
   absl::StatusOr<std::unique_ptr<Tier>> tier = OpenDiskTier(disk);
   if (!tier.ok()) return tier.status();
   std::unique_ptr<DiskCache> result(new DiskCache());

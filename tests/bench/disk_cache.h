@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "parkade/conversation_cache.h"
 #include "src/engine/fake/fake_engine.h"
+#include "src/format/sealing.h"
 #include "tests/bench/observed_tier.h"
 
 namespace parkade::bench {
@@ -51,6 +52,7 @@ struct DiskCacheOptions {
   std::uint32_t min_gain_tokens = 64;
   // As CacheOptions::index_bytes; 0: what a cache without a RAM tier may hold.
   std::uint64_t index_bytes = 0;
+  SharedSealKey key = nullptr;  // not null: the directory is encrypted
 };
 
 class DiskCache {

@@ -138,6 +138,22 @@ absl::Status WarmPageCache(const std::string& path) {
   });
 }
 
+absl::Status ReadInPieces(const std::string& folder, std::size_t piece_bytes,
+                          const std::function<void(absl::Span<const char>)>& show) {
+  TouchedMemory buffer(piece_bytes);
+  // swallow: without large pages it is a little slower.
+  (void)::madvise(buffer.data(), buffer.size(), MADV_HUGEPAGE);
+  return ForEachFile(folder, [&](int fd, const std::string& file) {
+    off_t at = 0;
+    ssize_t got = 0;
+    while ((got = ::pread(fd, buffer.data(), buffer.size(), at)) > 0) {
+      show({buffer.data(), static_cast<std::size_t>(got)});
+      at += got;
+    }
+    return got == 0 ? absl::OkStatus() : Failed(file);
+  });
+}
+
 std::uint64_t BlockBytes(const std::string& folder) {
   std::uint64_t bytes = 0;
   std::error_code error;

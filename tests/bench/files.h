@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace parkade::bench {
 
@@ -46,6 +48,11 @@ absl::Status SyncFileSystem(const std::string& path);
 absl::Status DropPageCache(const std::string& path);
 // Reads the same once through the page cache.
 absl::Status WarmPageCache(const std::string& path);
+
+// Reads every file below a folder through the page cache into one buffer on large pages, and shows
+// each piece of at most `piece_bytes`.
+absl::Status ReadInPieces(const std::string& folder, std::size_t piece_bytes,
+                          const std::function<void(absl::Span<const char>)>& show);
 
 std::uint64_t BlockBytes(const std::string& folder);
 std::uint64_t FreeBytes(const std::string& folder);

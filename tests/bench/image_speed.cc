@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "src/format/checksum.h"
 #include "tests/bench/disk_cache.h"
 #include "tests/bench/files.h"
 #include "tests/bench/measure.h"
@@ -35,11 +36,21 @@ FakeEngineOptions EngineFor(const ImageSpec& image, std::uint32_t max_tokens, bo
 
 std::uint64_t BudgetFor(std::uint64_t bytes) { return bytes + bytes / 8 + 256 * kMib; }
 
+absl::StatusOr<std::unique_ptr<DiskCache>> OpenCache(const std::string& directory,
+                                                     const ImageSpec& image,
+                                                     std::uint64_t budget_bytes) {
+  DiskCacheOptions options;
+  options.directory = directory;
+  options.budget_bytes = budget_bytes;
+  options.key = image.key;
+  return DiskCache::Open(options);
+}
+
 // Parks an image whose rows do not compress, as real ones don't.
 absl::StatusOr<Digest128> ParkImage(const std::string& directory, const ImageSpec& image,
                                     const std::vector<Token>& tokens) {
   absl::StatusOr<std::unique_ptr<DiskCache>> cache =
-      DiskCache::Open({directory, BudgetFor(image.bytes())});
+      OpenCache(directory, image, BudgetFor(image.bytes()));
   if (!cache.ok()) return cache.status();
   FakeEngine engine(EngineFor(image, image.tokens, false));
   absl::StatusOr<Digest128> identity = Register((*cache)->cache(), engine);
@@ -53,7 +64,7 @@ absl::StatusOr<Digest128> ParkImage(const std::string& directory, const ImageSpe
 absl::Status CheckRows(const std::string& directory, const ImageSpec& image,
                        const Digest128& identity, const std::vector<Token>& tokens) {
   absl::StatusOr<std::unique_ptr<DiskCache>> cache =
-      DiskCache::Open({directory, BudgetFor(image.bytes())});
+      OpenCache(directory, image, BudgetFor(image.bytes()));
   if (!cache.ok()) return cache.status();
   FakeEngine engine(EngineFor(image, image.tokens, false));
   const absl::StatusOr<double> seconds = (*cache)->TimeRestore(engine, identity, tokens);
@@ -88,7 +99,7 @@ class RestoreStage {
   absl::StatusOr<double> Restore(const std::function<absl::Status(const std::string&)>& prepare) {
     if (absl::Status s = prepare(directory_); !s.ok()) return s;
     absl::StatusOr<std::unique_ptr<DiskCache>> cache =
-        DiskCache::Open({directory_, BudgetFor(image_.bytes())});
+        OpenCache(directory_, image_, BudgetFor(image_.bytes()));
     if (!cache.ok()) return cache.status();
     const std::uint64_t resident = ResidentBytes();
     const bool reset = ResetPeak();
@@ -126,7 +137,7 @@ absl::StatusOr<double> TimeSpills(const std::string& parent, const ImageSpec& im
   if (!folder.ok()) return folder.status();
   const std::uint64_t bytes = tokens * TokenBytes(image.layout, RowGroup::kFull);
   absl::StatusOr<std::unique_ptr<DiskCache>> cache =
-      DiskCache::Open({folder->path() + "/tier", BudgetFor(bytes * repeats)});
+      OpenCache(folder->path() + "/tier", image, BudgetFor(bytes * repeats));
   if (!cache.ok()) return cache.status();
   FakeEngine engine(EngineFor(image, tokens, false));
   if (absl::Status s = Register((*cache)->cache(), engine).status(); !s.ok()) return s;
@@ -161,6 +172,23 @@ absl::StatusOr<double> TimeReferenceWrites(const std::string& parent, TouchedMem
   return seconds;
 }
 
+// What checking an extent takes where it is checked: read just now through the page cache into a
+// buffer that is used again. Only the checks are timed.
+absl::StatusOr<double> TimeChecksums(const std::string& folder) {
+  if (absl::Status s = WarmPageCache(folder); !s.ok()) return s;
+  double seconds = 0;
+  Digest128 all;
+  const absl::Status read = ReadInPieces(folder, kExtentBytes, [&](absl::Span<const char> extent) {
+    const double begin = NowSeconds();
+    const Digest128 digest = Checksum(extent);
+    seconds += NowSeconds() - begin;
+    all = {all.high ^ digest.high, all.low ^ digest.low};
+  });
+  if (!read.ok()) return read;
+  if (all.IsZero()) return absl::InternalError("checksums that cancel out");
+  return seconds;
+}
+
 }  // namespace
 
 std::uint64_t ImageSpec::bytes() const { return tokens * TokenBytes(layout, RowGroup::kFull); }
@@ -178,6 +206,7 @@ absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const I
   std::vector<Contestant> contestants = {
       {"warm", [&] { return stage.Restore(WarmPageCache); }},
       {"memcpy", [&]() -> absl::StatusOr<double> { return TimeColdCopy(to, from); }},
+      {"checksum", [&] { return TimeChecksums(stage.segments()); }},
   };
   if (direct) {
     contestants.push_back({"cold", [&] { return stage.Restore(DropPageCache); }});
@@ -194,6 +223,7 @@ absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const I
   RestoreSpeed speed;
   speed.warm_mib_per_s = mib / (*medians)["warm"];
   speed.memcpy_mib_per_s = static_cast<double>(copy_bytes) / kMib / (*medians)["memcpy"];
+  speed.checksum_share = (*medians)["checksum"] / (*medians)["warm"];
   speed.warm_restore_vs_memcpy = speed.warm_mib_per_s / speed.memcpy_mib_per_s;
   if (direct) {
     speed.cold_mib_per_s = mib / (*medians)["cold"];
@@ -204,8 +234,8 @@ absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const I
   return speed;
 }
 
-absl::StatusOr<double> CompareRestores(const BenchOptions& options, const ImageSpec& image,
-                                       const ImageSpec& reference) {
+absl::StatusOr<double> CompareWarmRestores(const BenchOptions& options, const ImageSpec& image,
+                                           const ImageSpec& reference) {
   const absl::StatusOr<std::unique_ptr<RestoreStage>> one = RestoreStage::Make(options, image);
   if (!one.ok()) return one.status();
   const absl::StatusOr<std::unique_ptr<RestoreStage>> other =
@@ -216,6 +246,31 @@ absl::StatusOr<double> CompareRestores(const BenchOptions& options, const ImageS
                                kRounds, options.seed);
   if (!medians.ok()) return medians.status();
   return (*medians)["reference"] / (*medians)["image"];
+}
+
+absl::StatusOr<Comparison> Compare(const BenchOptions& options, const ImageSpec& image,
+                                   const ImageSpec& reference) {
+  std::vector<std::unique_ptr<RestoreStage>> stages;
+  std::vector<Contestant> contestants;
+  std::uint64_t seed = options.seed;
+  for (const ImageSpec* spec : {&image, &reference}) {
+    absl::StatusOr<std::unique_ptr<RestoreStage>> made = RestoreStage::Make(options, *spec);
+    if (!made.ok()) return made.status();
+    RestoreStage* const stage = made->get();
+    stages.push_back(*std::move(made));
+    const std::string who = spec == &image ? "image " : "reference ";
+    contestants.push_back({who + "warm", [stage] { return stage->Restore(WarmPageCache); }});
+    contestants.push_back({who + "cold", [stage] { return stage->Restore(DropPageCache); }});
+    contestants.push_back({who + "spill", [&options, &seed, spec] {
+                             return TimeSpills(options.directory, *spec, spec->tokens, 1, ++seed);
+                           }});
+  }
+  auto medians = MedianSeconds(contestants, kRounds, options.seed);
+  if (!medians.ok()) return medians.status();
+  const auto ratio = [&medians](const std::string& what) {
+    return (*medians)["reference " + what] / (*medians)["image " + what];
+  };
+  return Comparison{ratio("warm"), ratio("cold"), ratio("spill")};
 }
 
 absl::StatusOr<double> MeasureSpill(const BenchOptions& options, const ImageSpec& image,

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "parkade/image.h"
+#include "src/format/sealing.h"
 #include "tests/bench/workload.h"
 
 namespace parkade::bench {
@@ -13,6 +14,7 @@ struct ImageSpec {
   StateLayout layout;
   StageMap stages;
   std::uint32_t tokens = 0;
+  SharedSealKey key = nullptr;  // not null: in an encrypted directory
 
   std::uint64_t bytes() const;
 };
@@ -24,15 +26,24 @@ struct RestoreSpeed {
   double cold_mib_per_s = 0;
   double warm_mib_per_s = 0;
   double memcpy_mib_per_s = 0;
+  // Time that checking takes, by one thread right after it has read an extent, of a warm restore's.
+  double checksum_share = 0;
   // Most memory held while restoring beyond what the engine's rows take.
   double peak_extra_mib = 0;
 };
 absl::StatusOr<RestoreSpeed> MeasureRestore(const BenchOptions& options, const ImageSpec& image);
 
-// Time of a warm restore of `reference` divided by that of `image`, both in the same rounds. The
-// engine's memory for both is held at once.
-absl::StatusOr<double> CompareRestores(const BenchOptions& options, const ImageSpec& image,
-                                       const ImageSpec& reference);
+// Time for `reference` divided by that for `image`, both in the same rounds. The engine's memory
+// for both is held at once.
+struct Comparison {
+  double warm_restore = 0;
+  double cold_restore = 0;
+  double spill = 0;  // durable
+};
+absl::StatusOr<double> CompareWarmRestores(const BenchOptions& options, const ImageSpec& image,
+                                           const ImageSpec& reference);
+absl::StatusOr<Comparison> Compare(const BenchOptions& options, const ImageSpec& image,
+                                   const ImageSpec& reference);
 
 // Time of the reference divided by the time of a durable spill of `bytes`, in rows of the image's
 // layout. `repeats` spills are timed together where one alone is too short.

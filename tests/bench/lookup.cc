@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "tests/bench/many_chats.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/workload.h"
+#include "tiers/disk/names.h"
 
 namespace parkade::bench {
 namespace {
@@ -27,6 +29,8 @@ constexpr std::uint32_t kParks = 20;  // of a conversation: 200,000 in all
 // The goal, and the cache's bound: beyond it conversations would not be found.
 constexpr std::uint64_t kIndexMib = 200;
 constexpr int kOpenings = 3;
+// Of the library that is rebuilt: 10,000 segments.
+constexpr double kRebuiltConversations = 500;
 constexpr int kLookups = 1500;
 // Lookups match but are never worth a restore: there are no bytes to read.
 constexpr std::uint32_t kNeverRestore = UINT32_MAX;
@@ -145,13 +149,14 @@ absl::StatusOr<Outcome> RunLookup(const BenchOptions& options) {
   absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(options.directory);
   if (!folder.ok()) return folder.status();
   const std::string directory = folder->path() + "/tier";
-  if (absl::Status s = chats.WriteDirectory(directory); !s.ok()) return s;
+  if (absl::Status s = chats.WriteDirectoryAndDie(directory); !s.ok()) return s;
 
   Outcome outcome;
   outcome.notes.push_back(absl::StrFormat("%d conversations of %d tokens in %d parks",
                                           conversations, kTokens, conversations * kParks));
   double page_index_bytes = 0;
   const double index_bytes = MeasureIndexBytes(chats, &page_index_bytes);
+  double crashed_seconds = 0;
   std::vector<double> open_seconds;
   std::vector<double> open_peaks;
   std::unique_ptr<DiskCache> cache;
@@ -161,6 +166,8 @@ absl::StatusOr<Outcome> RunLookup(const BenchOptions& options) {
     absl::StatusOr<std::unique_ptr<DiskCache>> opened = OpenTimed(directory, &opening);
     if (!opened.ok()) return opened.status();
     cache = *std::move(opened);
+    // The first one follows the writer's kill -9.
+    if (i == 0) crashed_seconds = opening.seconds;
     open_seconds.push_back(opening.seconds);
     open_peaks.push_back(opening.peak_mib);
   }
@@ -177,11 +184,53 @@ absl::StatusOr<Outcome> RunLookup(const BenchOptions& options) {
   outcome.Add("index_mib", index_bytes / kMib);
   outcome.Add("page_index_mib", page_index_bytes / kMib);
   outcome.Add("open_s", Median(open_seconds));
+  outcome.Add("open_after_kill_s", crashed_seconds);
   outcome.Add("open_peak_mib", *std::max_element(open_peaks.begin(), open_peaks.end()));
   outcome.AtMost("p99_us", 200);
   outcome.AtMost("compare_p99_us", 1000);
   outcome.AtMost("index_mib", kIndexMib);
   outcome.AtMost("open_s", 3);
+  outcome.AtMost("open_after_kill_s", 3);
+  return outcome;
+}
+
+absl::StatusOr<Outcome> RunRebuild(const BenchOptions& options) {
+  const auto conversations =
+      static_cast<std::uint32_t>(std::max(50.0, kRebuiltConversations * options.scale));
+  const ManyChats chats(conversations, kTokens, kParks, options.seed);
+  absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make(options.directory);
+  if (!folder.ok()) return folder.status();
+  const std::string directory = folder->path() + "/tier";
+  if (absl::Status s = chats.WriteDirectory(directory, ManyChats::Segments::kHeads); !s.ok()) {
+    return s;
+  }
+  std::uint64_t stored_bytes = 0;
+  std::vector<double> kept;
+  std::vector<double> rebuilt;
+  for (int i = 0; i < kOpenings; ++i) {
+    for (std::vector<double>* seconds : {&kept, &rebuilt}) {
+      if (seconds == &rebuilt) {
+        std::filesystem::remove_all(directory + "/" + std::string(disk::kCatalogueName));
+      }
+      Opening opening;
+      const absl::StatusOr<std::unique_ptr<DiskCache>> cache = OpenTimed(directory, &opening);
+      if (!cache.ok()) return cache.status();
+      const absl::StatusOr<std::uint64_t> live = (*cache)->LiveBytes();
+      if (!live.ok()) return live.status();
+      if (stored_bytes == 0) stored_bytes = *live;
+      if (*live == 0 || *live != stored_bytes) {
+        return absl::InternalError(
+            absl::StrFormat("%d of %d bytes are found", *live, stored_bytes));
+      }
+      seconds->push_back(opening.seconds);
+    }
+  }
+  Outcome outcome;
+  outcome.notes.push_back(
+      absl::StrFormat("%d segments of %d tokens", conversations * kParks, kTokens / kParks));
+  outcome.Add("open_s", Median(kept));
+  outcome.Add("rebuild_s", Median(rebuilt));
+  outcome.Add("rebuild_vs_open", Median(rebuilt) / Median(kept));
   return outcome;
 }
 

@@ -1,10 +1,13 @@
 #include "tests/bench/many_chats.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -37,10 +40,16 @@ class SharedBytes : public ExtentBuffer {
 };
 char SharedBytes::memory[kExtentBytes];
 
-absl::Status MakeSparseFile(const disk::Directory& directory, const disk::SegmentRef& ref) {
+absl::Status MakeSparseFile(const disk::Directory& directory, const disk::SegmentRef& ref,
+                            std::string_view head) {
   absl::StatusOr<disk::Fd> fd =
       disk::OpenAt(directory.root(), disk::SegmentPath(ref.segment), O_WRONLY | O_CREAT | O_EXCL);
   if (!fd.ok()) return fd.status();
+  const std::string name = disk::SegmentPath(ref.segment);
+  if (absl::Status s = disk::WriteAll(*fd, {{const_cast<char*>(head.data()), head.size()}}, name);
+      !s.ok()) {
+    return s;
+  }
   if (::ftruncate(fd->get(), static_cast<off_t>(ref.size_bytes)) != 0) {
     return disk::ErrnoStatus(errno, "a sparse segment file");
   }
@@ -136,7 +145,29 @@ std::vector<ParkRecord> ManyChats::Parks(std::uint32_t conversation,
   return records;
 }
 
-absl::Status ManyChats::WriteDirectory(const std::string& directory) const {
+absl::Status ManyChats::WriteDirectory(const std::string& directory, Segments segments) const {
+  return Write(directory, segments, [] {});
+}
+
+absl::Status ManyChats::WriteDirectoryAndDie(const std::string& directory) const {
+  const pid_t writer = ::fork();
+  if (writer < 0) return absl::UnavailableError("no process for the library's writer");
+  if (writer == 0) {
+    const absl::Status written =
+        Write(directory, Segments::kEmpty, [] { ::kill(::getpid(), SIGKILL); });
+    // Not reached unless it failed.
+    std::fprintf(stderr, "%s\n", std::string(written.message()).c_str());
+    ::_exit(1);
+  }
+  int status = 0;
+  while (::waitpid(writer, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return absl::OkStatus();
+  return absl::InternalError("the library's writer failed");
+}
+
+absl::Status ManyChats::Write(const std::string& directory, Segments segments,
+                              const std::function<void()>& before_close) const {
   Digest128 secret;
   {
     // An empty tier of its own making: lock, version, secret, identity.
@@ -145,10 +176,12 @@ absl::Status ManyChats::WriteDirectory(const std::string& directory) const {
     secret = (*tier)->secret();
     if (absl::Status s = (*tier)->PutIdentity(identity(), IdentityOf(layout_)); !s.ok()) return s;
   }
-  return WriteParks(directory, secret);
+  return WriteParks(directory, secret, segments, before_close);
 }
 
-absl::Status ManyChats::WriteParks(const std::string& path, const Digest128& secret) const {
+absl::Status ManyChats::WriteParks(const std::string& path, const Digest128& secret,
+                                   Segments segments,
+                                   const std::function<void()>& before_close) const {
   absl::StatusOr<std::unique_ptr<disk::Directory>> directory = disk::Directory::Open(path, false);
   if (!directory.ok()) return directory.status();
   absl::StatusOr<std::unique_ptr<disk::CatalogueDb>> db =
@@ -165,7 +198,8 @@ absl::Status ManyChats::WriteParks(const std::string& path, const Digest128& sec
           disk::BuildParkSegment(++segment, record, payload, CodecChoice::kNone, {});
       if (!park.ok()) return park.status();
       if (absl::Status s = (*directory)->EnsureFolder(segment); !s.ok()) return s;
-      if (absl::Status s = MakeSparseFile(**directory, park->ref); !s.ok()) return s;
+      const std::string_view head = segments == Segments::kHeads ? park->head : std::string_view();
+      if (absl::Status s = MakeSparseFile(**directory, park->ref, head); !s.ok()) return s;
       std::move(park->rows.begin(), park->rows.end(), std::back_inserter(batch.puts));
       if (++in_batch < kBatchParks) continue;
       if (absl::Status s = (*db)->Write(batch, false); !s.ok()) return s;
@@ -173,7 +207,9 @@ absl::Status ManyChats::WriteParks(const std::string& path, const Digest128& sec
       in_batch = 0;
     }
   }
-  return (*db)->Write(batch, true);
+  if (absl::Status s = (*db)->Write(batch, true); !s.ok()) return s;
+  before_close();
+  return absl::OkStatus();
 }
 
 }  // namespace parkade::bench

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,14 +32,22 @@ class ManyChats {
   // Its parks in order, for a directory with this secret. Checksums are made up.
   std::vector<ParkRecord> Parks(std::uint32_t conversation, const Digest128& secret) const;
 
+  // Whether segments have their heads, from which a catalogue can be rebuilt.
+  enum class Segments { kEmpty, kHeads };
   // Makes the directory, which must not be there yet.
-  absl::Status WriteDirectory(const std::string& directory) const;
+  absl::Status WriteDirectory(const std::string& directory, Segments segments) const;
+  // The same by a process that is killed right after its last write: RocksDB's log and lock are
+  // left as they are. To be called while this program has one thread.
+  absl::Status WriteDirectoryAndDie(const std::string& directory) const;
 
  private:
   bool IsFork(std::uint32_t conversation) const;
   std::uint32_t RootOf(std::uint32_t conversation) const;
   ConversationId IdOf(std::uint32_t conversation) const;
-  absl::Status WriteParks(const std::string& directory, const Digest128& secret) const;
+  absl::Status Write(const std::string& directory, Segments segments,
+                     const std::function<void()>& before_close) const;
+  absl::Status WriteParks(const std::string& directory, const Digest128& secret, Segments segments,
+                          const std::function<void()>& before_close) const;
 
   const std::uint32_t conversations_;
   const std::uint32_t tokens_;

@@ -37,9 +37,11 @@ const std::vector<Workload>& Workloads() {
   static const auto& workloads = *new std::vector<Workload>{
       {"churn", "five times the disk budget written: bytes written and held", RunChurn},
       {"sequential", "one large image: restore cold and warm, durable spill", RunSequential},
+      {"sealed", "the same in an encrypted directory and a plain one", RunSealed},
       {"split", "a long image in two stages against one", RunSplit},
       {"capture", "20 turns of 200 tokens on 10,000: bytes copied and written", RunCapture},
       {"lookup", "10,000 conversations of 32,000 tokens: time, memory, opening", RunLookup},
+      {"rebuild", "a catalogue that is lost, made again from 10,000 segments", RunRebuild},
       {"api", "parkade-server with 10,000 conversations: scrapes and lists", RunApi},
       {"copy", "import into engine memory against memcpy", RunCopy},
       {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},

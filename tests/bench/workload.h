@@ -53,6 +53,8 @@ const Workload* FindWorkload(std::string_view name);
 absl::StatusOr<Outcome> RunApi(const BenchOptions& options);
 absl::StatusOr<Outcome> RunChurn(const BenchOptions& options);
 absl::StatusOr<Outcome> RunSequential(const BenchOptions& options);
+absl::StatusOr<Outcome> RunSealed(const BenchOptions& options);
+absl::StatusOr<Outcome> RunRebuild(const BenchOptions& options);
 absl::StatusOr<Outcome> RunSplit(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCapture(const BenchOptions& options);
 absl::StatusOr<Outcome> RunLookup(const BenchOptions& options);
