@@ -10,13 +10,7 @@
 option(PARKADE_LLAMA_CUDA "Build llama.cpp for NVIDIA cards" OFF)
 set(PARKADE_LLAMA_VERSION 0.3.36)
 
-if(NOT PARKADE_CACHE_DIR)
-  if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-    set(PARKADE_CACHE_DIR "$ENV{XDG_CACHE_HOME}/parkade")
-  else()
-    set(PARKADE_CACHE_DIR "$ENV{HOME}/.cache/parkade")
-  endif()
-endif()
+include(ParkadeCache)
 
 # Whatever changes the libraries' bytes is in the folder's name: version or checkout, compiler,
 # processor (llama.cpp is built for the one it finds), back ends.

@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 
 function(parkade_system_library name header)
   find_library(PARKADE_${name}_LIBRARY NAMES ${name} REQUIRED)

@@ -54,7 +54,8 @@ LIBRARIES = {
     "LZ4": (r"lz4\w*\.h", [FORMAT, "tests"]),
     "zstd": (r"(zstd\w*|zdict)\.h", [FORMAT, "tests"]),
     "xxHash": (r"xxhash\.h|xxh_x86dispatch\.h", [FORMAT, "tests"]),
-    "OpenSSL": (r"openssl/.*", [FORMAT, "tests"]),
+    "OpenSSL": (r"openssl/.*", [FORMAT, "tiers/remote", "tests"]),
+    "hiredis": (r"hiredis/.*", ["tiers/remote", "tests"]),
     "CUDA": (r"(cuda|nvml)\w*(/.*)?\.h", ["src/device", "tests"]),
     # The one door through which ids and secrets get their randomness.
     "system randomness": (r"sys/random\.h", [FORMAT, "tests"]),
