@@ -275,6 +275,19 @@ void RedisCluster::Replicate() {
   })) << node(0).Ask({"CLUSTER", "NODES"});
 }
 
+void RedisCluster::Announce(int index, int port) {
+  EXPECT_EQ(node(index).Ask({"CONFIG", "SET", "cluster-announce-port", absl::StrCat(port)}), "OK");
+  EXPECT_TRUE(WaitUntil([&] {
+    for (const auto& one : nodes_) {
+      if (one->Ask({"CLUSTER", "SLOTS"}).find(absl::StrCat("\n", port, "\n")) ==
+          std::string::npos) {
+        return false;
+      }
+    }
+    return true;
+  })) << node(0).Ask({"CLUSTER", "SLOTS"});
+}
+
 void RedisCluster::BeginMove(int slot, int from, int to) {
   const std::string number = absl::StrCat(slot);
   EXPECT_EQ(node(to).Ask({"CLUSTER", "SETSLOT", number, "IMPORTING", Id(from)}), "OK");
@@ -296,14 +309,20 @@ void RedisCluster::EndMove(int slot, int to) {
   }
 }
 
-void MakeCertificates(const std::string& folder) {
+void MakeCertificates(const std::string& folder, const std::string& names) {
   const std::string made = absl::StrCat(
       "cd '", folder, "' && key='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2'",
       " && openssl req -x509 $key -subj '/CN=Test authority' -keyout ca.key -out ca.crt",
       " && openssl req -x509 $key -subj '/CN=server' -CA ca.crt -CAkey ca.key",
-      " -addext basicConstraints=CA:FALSE -addext subjectAltName=IP:127.0.0.1,DNS:localhost",
+      " -addext basicConstraints=CA:FALSE -addext subjectAltName=", names,
       " -keyout server.key -out server.crt");
   EXPECT_EQ(std::system(absl::StrCat("(", made, ") 2>'", folder, "/openssl.log'").c_str()), 0);
+}
+
+std::vector<std::string> TlsArguments(const std::string& folder) {
+  return {
+      "--tls-cert-file",    folder + "/server.crt", "--tls-key-file",     folder + "/server.key",
+      "--tls-ca-cert-file", folder + "/ca.crt",     "--tls-auth-clients", "no"};
 }
 
 }  // namespace parkade::test

@@ -72,6 +72,10 @@ class RedisCluster {
   // Which master (0 to 2) has the slot at the beginning.
   static int MasterOf(int slot);
 
+  // The node is known to clients by another port of 127.0.0.1 (a proxy's). Returns when all nodes
+  // say so.
+  void Announce(int index, int port);
+
   // A slot on its way: keys that are not there any more are asked for at the other one.
   void BeginMove(int slot, int from, int to);
   // Moves one key that `from` has.
@@ -88,8 +92,11 @@ class RedisCluster {
   std::vector<std::unique_ptr<RedisServer>> nodes_;
 };
 
-// A certificate authority, "ca.crt" in `folder`, and a server's certificate for 127.0.0.1 and
-// localhost, "server.crt" and "server.key". Needs the program openssl.
-void MakeCertificates(const std::string& folder);
+// A certificate authority, "ca.crt" in `folder`, and a server's certificate by it, "server.crt" and
+// "server.key", for `names`. Needs the program openssl.
+void MakeCertificates(const std::string& folder,
+                      const std::string& names = "IP:127.0.0.1,DNS:localhost");
+// The words with which a server uses them; it then listens on tls_port() too.
+std::vector<std::string> TlsArguments(const std::string& folder);
 
 }  // namespace parkade::test

@@ -167,7 +167,6 @@ void Cluster::InstallSingle(const std::shared_ptr<Node>& server) {
   replicas_.clear();
   owner_.fill(SlotMap::kNobody);
   ++version_;
-  read_at_ = absl::Now();
   stale_ = false;
 }
 
@@ -189,7 +188,6 @@ void Cluster::InstallMap(const SlotMap& map) {
   replicas_ = map.replicas;
   owner_ = map.owner;
   ++version_;
-  read_at_ = absl::Now();
   stale_ = false;
 }
 
@@ -204,7 +202,9 @@ void Cluster::NoteMoved(const Redirect& redirect, absl::Time deadline) {
       owner_[static_cast<std::size_t>(redirect.slot)] =
           static_cast<std::uint16_t>(it - masters_.begin());
     }
-    if (refreshing_ || absl::Now() - read_at_ < kBetweenMoves) return;
+    const absl::Time now = absl::Now();
+    if (refreshing_ || now - followed_at_ < kBetweenMoves) return;
+    followed_at_ = now;
     version = version_;
   }
   const absl::Status status = Refresh(version, deadline);

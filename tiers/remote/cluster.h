@@ -76,7 +76,8 @@ class Cluster {
   std::vector<Endpoint> replicas_ ABSL_GUARDED_BY(mutex_);
   std::array<std::uint16_t, kSlotCount> owner_ ABSL_GUARDED_BY(mutex_);  // index into masters_
   std::uint64_t version_ ABSL_GUARDED_BY(mutex_) = 0;                    // how often a map was read
-  absl::Time read_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // When it was last read because of a MOVED.
+  absl::Time followed_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool stale_ ABSL_GUARDED_BY(mutex_) = true;
   bool refreshing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status refreshed_ ABSL_GUARDED_BY(mutex_);  // how the last read went
