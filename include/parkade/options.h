@@ -35,6 +35,10 @@ struct CacheOptions {
   std::string page_hash_key;
   // Threads that read and check ahead of the import.
   int reader_threads = 2;
+  // The same for a shared tier, whose answers are waited for: values of one restore on their way at
+  // a time, and lookups that ask it.
+  int far_reader_threads = 4;
+  int finder_threads = 2;
   // Longest wait of a request for bytes that are being read, without progress.
   std::int64_t restore_deadline_ms = 30000;
 };

@@ -54,6 +54,8 @@ struct StoredIdentity {
   StateLayout layout;
 };
 
+class SharedTier;
+
 // Thread safe. No call throws. Codes: NotFound: not held (a miss). DataLoss: held but damaged.
 // ResourceExhausted: no room, see Shortfall. Unavailable: the medium can't be used now.
 class Tier {
@@ -116,6 +118,8 @@ class Tier {
   // Housekeeping (space recount, recovery of a failed medium). Called about once a second from a
   // background thread; may do I/O.
   virtual void Tick() {}
+  // Not null: it is one that other machines write, too; see shared_tier.h.
+  virtual SharedTier* shared() { return nullptr; }
 };
 
 }  // namespace parkade

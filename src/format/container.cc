@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/format/park_rows.h"
 #include "src/format/wire.h"
 
 namespace parkade {
@@ -48,47 +49,6 @@ std::uint64_t PlaceExtents(std::uint64_t head_bytes, std::vector<StoredExtent>* 
     position = extent.offset + extent.stored_bytes;
   }
   return position;
-}
-
-std::vector<CatalogueRow> ParkRows(const ParkRecord& record, std::uint64_t segment,
-                                   const std::vector<StoredExtent>& extents) {
-  const ParkKey& key = record.summary.key;
-  const std::size_t stages = record.summary.stages.stages.size();
-  std::vector<std::vector<StoredExtent>> by_stage(stages);
-  for (const StoredExtent& extent : extents) by_stage[extent.info.stage].push_back(extent);
-  std::vector<CatalogueRow> rows = {
-      {Family::kManifest, ManifestKey(key), EncodeManifest(record.summary)},
-      {Family::kTokens, ManifestKey(key), EncodeTokens(record.tokens)}};
-  for (std::size_t stage = 0; stage < stages; ++stage) {
-    rows.push_back({Family::kImage, ImageKey(key, static_cast<std::uint16_t>(stage)),
-                    EncodeImage(segment, by_stage[stage])});
-  }
-  return rows;
-}
-
-// Extents by ordinal from a park's image rows, which follow its manifest and tokens.
-absl::StatusOr<std::vector<StoredExtent>> JoinImages(const SegmentHead& head, const ParkKey& key) {
-  std::vector<StoredExtent> extents;
-  for (std::size_t stage = 0; stage + 2 < head.rows.size(); ++stage) {
-    const CatalogueRow& row = head.rows[stage + 2];
-    if (row.family != Family::kImage ||
-        row.key != ImageKey(key, static_cast<std::uint16_t>(stage))) {
-      return Damaged("an image row is not where it belongs");
-    }
-    const absl::StatusOr<ImageRow> image = DecodeImage(row.value);
-    if (!image.ok()) return image.status();
-    if (image->segment != head.segment) return Damaged("an image row names another segment");
-    for (const StoredExtent& extent : image->extents) {
-      if (extent.info.stage != stage) return Damaged("an extent of another stage");
-      extents.push_back(extent);
-    }
-  }
-  std::sort(extents.begin(), extents.end(),
-            [](const StoredExtent& a, const StoredExtent& b) { return a.ordinal < b.ordinal; });
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    if (extents[i].ordinal != i) return Damaged("the image rows of a park do not fit together");
-  }
-  return extents;
 }
 
 }  // namespace
@@ -291,7 +251,8 @@ absl::StatusOr<ContainerReading::Park> ContainerReading::Next(const SegmentHead&
   absl::StatusOr<std::vector<Token>> tokens = DecodeTokens(head.rows[1].value);
   if (!tokens.ok()) return tokens.status();
   if (tokens->size() != summary->token_count) return Damaged("wrong number of tokens");
-  absl::StatusOr<std::vector<StoredExtent>> extents = JoinImages(head, key);
+  absl::StatusOr<std::vector<StoredExtent>> extents =
+      JoinImages(head.segment, key, absl::MakeConstSpan(head.rows).subspan(2));
   if (!extents.ok()) return extents.status();
   Park park;
   park.record.summary = *std::move(summary);

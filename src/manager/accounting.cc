@@ -110,6 +110,8 @@ MissReason CacheImpl::ReasonBeyond(const RestoreOp& op, const MatchReport& match
     absl::MutexLock lock(&mu_);
     if (catalogue_.RecentlyEvicted(op.hashes[page])) return MissReason::kEvicted;
   }
+  // What it would have had nobody knows.
+  if (!op.shared_answered) return MissReason::kRemote;
   const bool from_slot = match.conversation == kNoHandle || match.matched < op.request.held_tokens;
   // The few tokens that all prompts begin with are no conversation.
   if (match.conversation == kNoHandle && matched < kPageTokens) {

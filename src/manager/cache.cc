@@ -78,6 +78,7 @@ CacheImpl::CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Ti
   for (std::size_t i = 0; i < tiers_.size(); ++i) {
     if (tiers_[i]->kind() == TierKind::kRam) ram_tier_ = static_cast<int>(i);
     if (tiers_[i]->durable()) durable_tier_ = static_cast<int>(i);
+    if (tiers_[i]->shared() != nullptr) shared_tier_ = static_cast<int>(i);
   }
   secret_ = durable_tier_ >= 0 ? tiers_[durable_tier_]->secret()
             : tiers_.empty()   ? RandomDigest()
@@ -93,6 +94,7 @@ CacheImpl::~CacheImpl() {
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
+    publishing_stops_ = true;
   }
   {
     absl::MutexLock lock(&reader_mu_);
@@ -104,6 +106,7 @@ CacheImpl::~CacheImpl() {
   // Operations that nobody finished hold buffers of our pools, which outlive us.
   absl::MutexLock lock(&reader_mu_);
   to_plan_.clear();
+  to_find_.clear();
   to_read_.clear();
   to_promote_.clear();
 }
@@ -123,6 +126,7 @@ absl::Status CacheImpl::Start() {
   }
   if (ram_tier_ >= 0) threads_.emplace_back([this] { SealLoop(); });
   if (durable_tier_ >= 0) threads_.emplace_back([this] { SpillLoop(); });
+  StartShared();
   threads_.emplace_back([this] { HousekeepingLoop(); });
   return absl::OkStatus();
 }

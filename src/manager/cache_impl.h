@@ -1,7 +1,8 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
 // restore.cc (import), reading.cc (threads that read ahead), promotion.cc (of what was read in
-// part), park.cc (capture), spill.cc (writer threads), eviction.cc, thinning.cc (checkpoints),
-// index_limit.cc, accounting.cc (counters), listing.cc (management).
+// part), park.cc (capture), spill.cc (writer threads), shared_find.cc and publish.cc (a tier that
+// other machines write, too), eviction.cc, thinning.cc (checkpoints), index_limit.cc, accounting.cc
+// (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
@@ -21,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "parkade/conversation_cache.h"
+#include "parkade/shared_tier.h"
 #include "src/manager/buffer_pool.h"
 #include "src/manager/catalogue.h"
 #include "src/manager/recent_uses.h"
@@ -82,6 +84,40 @@ class CacheImpl : public ConversationCache {
   void Abandon(const std::shared_ptr<RestoreOp>& op);
 
  private:
+  // ---- shared_find.cc ----
+  SharedTier* Shared() const { return shared_tier_ < 0 ? nullptr : tiers_[shared_tier_]->shared(); }
+  void StartShared();
+  // Whether the shared tier may have more of the prompt than `matched` tokens, and is worth asking.
+  bool MayAskShared(const RestoreOp& op, std::uint32_t matched) const;
+  void SubmitFind(const std::shared_ptr<RestoreOp>& op);
+  void FinderLoop();
+  void FarReaderLoop();
+  // Takes the parks into the catalogue, so that the lookup goes on as if they had been there.
+  void Adopt(RestoreOp* op, const std::vector<FoundPark>& found);
+  struct AdoptSpot {
+    Handle conversation = kNoHandle;  // what the parks stand on, up to `begin`
+    std::uint32_t begin = 0;
+    std::size_t first = 0;  // of the parks that are not there
+  };
+  AdoptSpot SpotFor(const RestoreOp& op, const std::vector<FoundPark>& found) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AdoptFrom(const RestoreOp& op, const AdoptSpot& spot, const std::vector<FoundPark>& found,
+                 const std::vector<std::vector<std::uint64_t>>& hashes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // ---- publish.cc ----
+  void SubmitPublish(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
+  void PublishLoop();
+  // A conversation as a shared tier is told of it; nothing: it is gone, or has nothing to tell.
+  std::optional<PublishRequest> WayOf(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status PublishOne(const ConversationId& id);
+  absl::StatusOr<PublishPayload> ReadForPublishing(const PublishStep& step);
+  absl::StatusOr<PublishPayload> ReadWhole(std::size_t tier, const ParkKey& key);
+  bool CanPublish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EraseShared(const ConversationId& id, PublishRequest way);
+  bool EraseOne();
+  void DrainPublishing(absl::Time deadline);
+
   // ---- lookup.cc ----
   std::vector<std::uint64_t> PageHashes(const Digest128& identity,
                                         absl::Span<const Token> tokens) const;
@@ -124,7 +160,7 @@ class CacheImpl : public ConversationCache {
   // ---- reading.cc ----
   void ReaderLoop();
   static bool WantsReader(const std::shared_ptr<RestoreOp>& op);
-  std::shared_ptr<RestoreOp> TakeRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_);
+  std::shared_ptr<RestoreOp> TakeRead(bool far) ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_);
   void WakeReaders();
   void SubmitPlan(const std::shared_ptr<RestoreOp>& op);
   void SubmitReads(const std::shared_ptr<RestoreOp>& op);
@@ -361,6 +397,7 @@ class CacheImpl : public ConversationCache {
   EventSink* const sink_;
   int ram_tier_ = -1;
   int durable_tier_ = -1;
+  int shared_tier_ = -1;
   Digest128 secret_;
   std::uint64_t buffer_bytes_ = 0;  // all that is not index, images or queue
   std::shared_ptr<BufferPool> capture_pool_;
@@ -399,9 +436,16 @@ class CacheImpl : public ConversationCache {
   std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;
+  // Conversations with something that the shared tier may lack, and those that are to go from it.
+  std::deque<ConversationId> to_publish_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::pair<ConversationId, PublishRequest>> to_erase_ ABSL_GUARDED_BY(mu_);
+  bool publishing_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time publish_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  bool publishing_stops_ ABSL_GUARDED_BY(mu_) = false;
 
   mutable absl::Mutex reader_mu_;
   std::deque<std::shared_ptr<RestoreOp>> to_plan_ ABSL_GUARDED_BY(reader_mu_);
+  std::deque<std::shared_ptr<RestoreOp>> to_find_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::shared_ptr<RestoreOp>> to_read_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<std::vector<std::pair<std::size_t, ParkKey>>> to_warm_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<PartialPromotion> to_promote_ ABSL_GUARDED_BY(reader_mu_);

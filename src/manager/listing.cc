@@ -166,6 +166,8 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   std::vector<Removal> removals;
   ConversationAttributes mark;
   std::uint32_t kept = 0;
+  // Before the tokens are gone that name it there.
+  std::optional<PublishRequest> shared = WayOf(id);
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(id);
@@ -175,6 +177,7 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
     removals = catalogue_.Forget(handle, &kept);
     if (kept > 0) mark = catalogue_.Get(handle)->attributes;
   }
+  if (shared.has_value()) EraseShared(id, *std::move(shared));
   absl::Status forgotten;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
     // By conversation: the last fork of one that was forgotten before takes it along.

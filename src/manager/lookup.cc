@@ -48,10 +48,11 @@ std::unique_ptr<Restore> CacheImpl::Lookup(LookupRequest request) {
         asked.identity,
         absl::MakeConstSpan(asked.tokens)
             .subspan(0, std::min<std::size_t>(asked.cacheable_tokens, asked.tokens.size())));
+    const bool may_ask = MayAskShared(*op, 0);
     absl::MutexLock lock(&mu_);
     if (UseIdentity(asked.identity)) {
       op->layout = identities_[asked.identity].layout;
-      candidate = asked.session.IsZero() ? catalogue_.MatchPages(op->hashes).pages > 0
+      candidate = asked.session.IsZero() ? may_ask || catalogue_.MatchPages(op->hashes).pages > 0
                                          : catalogue_.FindId(asked.session) != kNoHandle;
     }
   }
@@ -392,6 +393,9 @@ absl::Status CacheImpl::CollectExtents(RestoreOp* op, std::uint32_t* failed_park
 void CacheImpl::StartReading(const std::shared_ptr<RestoreOp>& op) {
   op->lookup_seconds = absl::ToDoubleSeconds(absl::Now() - op->started);
   op->done.assign(op->plan.extents.size(), false);
+  op->far = std::any_of(op->plan.parks.begin(), op->plan.parks.end(), [this](const auto& park) {
+    return park.tier != kFromQueue && park.tier == shared_tier_;
+  });
   PreparePromotions(op.get());
   {
     absl::MutexLock lock(&op->mu);
@@ -435,7 +439,9 @@ void CacheImpl::ReadFollowingTokens(Handle conversation, std::uint32_t matched) 
 
 void CacheImpl::MakePlan(const std::shared_ptr<RestoreOp>& op) {
   for (int attempt = 0; attempt < kPlanAttempts && !op->cancelled; ++attempt) {
-    if (!FindBestMatch(op.get())) break;
+    const bool matches = FindBestMatch(op.get());
+    if (MayAskShared(*op, op->match.matched)) return SubmitFind(op);
+    if (!matches) break;
     const Choice choice = ChooseSources(op.get());
     if (choice == Choice::kChanged) continue;
     if (choice == Choice::kNotWorth) break;

@@ -31,12 +31,14 @@ void CacheImpl::SubmitReads(const std::shared_ptr<RestoreOp>& op) {
 }
 
 bool CacheImpl::WantsReader(const std::shared_ptr<RestoreOp>& op) {
-  return op->readers == 0 || op->ahead == 0;
+  return op->far || op->readers == 0 || op->ahead == 0;
 }
 
 // Round robin, so that one long restore does not hold up a short one.
-std::shared_ptr<RestoreOp> CacheImpl::TakeRead() {
-  const auto found = std::find_if(to_read_.begin(), to_read_.end(), WantsReader);
+std::shared_ptr<RestoreOp> CacheImpl::TakeRead(bool far) {
+  const auto found = std::find_if(to_read_.begin(), to_read_.end(), [far](const auto& op) {
+    return op->far == far && WantsReader(op);
+  });
   if (found == to_read_.end()) return nullptr;
   std::shared_ptr<RestoreOp> op = *found;
   to_read_.erase(found);
@@ -60,14 +62,15 @@ void CacheImpl::ReaderLoop() {
       absl::MutexLock lock(&reader_mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mu_) {
         return readers_stop_ || !to_plan_.empty() || !to_warm_.empty() || !to_promote_.empty() ||
-               std::any_of(to_read_.begin(), to_read_.end(), WantsReader);
+               std::any_of(to_read_.begin(), to_read_.end(),
+                           [](const auto& op) { return !op->far && WantsReader(op); });
       };
       reader_mu_.Await(absl::Condition(&work));
       if (readers_stop_) return;
       if (!to_plan_.empty()) {
         plan = std::move(to_plan_.front());
         to_plan_.pop_front();
-      } else if (read = TakeRead(); read != nullptr) {
+      } else if (read = TakeRead(false); read != nullptr) {
         // Read below.
       } else if (!to_warm_.empty()) {
         warm = std::move(to_warm_.front());
@@ -225,7 +228,12 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
   {
     // Before the copy goes: other readers then find nothing, and damage must stay the reason.
     absl::MutexLock lock(&op->mu);
-    if (absl::IsDataLoss(status)) op->read_failure = MissReason::kCorrupt;
+    if (absl::IsDataLoss(status)) {
+      op->read_failure = MissReason::kCorrupt;
+    } else if (tier != kFromQueue && tier == shared_tier_ &&
+               op->read_failure != MissReason::kCorrupt) {
+      op->read_failure = MissReason::kRemote;
+    }
   }
   if (tier != kFromQueue) GiveUpCopy(static_cast<std::size_t>(tier), key, status);
   // After it has gone: this ends the restore, and the next lookup must not find it again.

@@ -92,6 +92,11 @@ struct RestoreOp {
   std::atomic<int> readers{0};  // threads that read for it now
   // Extents that are read and not yet imported.
   std::atomic<int> ahead{0};
+  // A part of it comes from a shared tier: the threads for that one read all of it.
+  bool far = false;
+  // The shared tier was asked; false afterwards: it did not answer.
+  bool asked_shared = false;
+  bool shared_answered = true;
 
   // Serving thread only.
   bool placed = false;

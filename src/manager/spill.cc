@@ -163,6 +163,7 @@ void CacheImpl::FinishPending(const std::shared_ptr<PendingPark>& pending) {
     }
     pending->payload.clear();
   }
+  SubmitPublish(pending->record->summary.key.conversation);
   RemoveFromTiers(removals, EvictReason::kBudget);
   // What was queued could not leave the RAM tier.
   EnforceSlots();
@@ -224,6 +225,7 @@ void CacheImpl::SpillLoop() {
 }
 
 void CacheImpl::Drain(std::int64_t deadline_ms) {
+  const absl::Time begin = absl::Now();
   std::vector<std::shared_ptr<PendingPark>> dropped;
   {
     absl::MutexLock lock(&mu_);
@@ -237,6 +239,7 @@ void CacheImpl::Drain(std::int64_t deadline_ms) {
       for (const auto& pending : dropped) pending->begun = true;
     }
   }
+  DrainPublishing(begin + absl::Milliseconds(deadline_ms));
   std::uint64_t tokens = 0;
   for (const auto& pending : dropped) {
     tokens += pending->record->tokens.size();

@@ -25,15 +25,25 @@ constexpr FlagSpec kFlags[] = {
      "64 and 20 % of the free space plus what the tier already holds, read at start."},
     {"conversation-cache-disk-min-free-mib", "N", "MiB", "4096", FlagKind::kInteger, 0, kMostMib,
      true, "Disk space to leave free; below it the disk tier is read-only until space returns."},
+    {"conversation-cache-remote", "URL", "", "off", FlagKind::kAddress, 0, 0, true,
+     "Redis or Valkey, one server or a cluster, that several machines share: "
+     "redis://[user:password@]host:port[,host:port...][/prefix], rediss:// for TLS; @file:PATH in "
+     "place of the password reads it from a file. off: no remote tier."},
+    {"conversation-cache-remote-ttl-s", "N", "seconds", "604800", FlagKind::kInteger, 60, 1u << 30,
+     true, "How long what is in the remote tier lives there after its last use."},
+    {"conversation-cache-remote-deadline-ms", "N", "ms", "500", FlagKind::kInteger, 1, 600000, true,
+     "Longest that a request waits for the remote tier's first byte; what is on its way has a time "
+     "of its own, from its size and the measured speed."},
     {"conversation-cache-min-tokens", "N", "tokens", "64", FlagKind::kInteger, 0, 1u << 30, true,
      "Shorter conversations are not parked."},
     {"conversation-cache-codec", "auto|none|lz4|zstd", "", "auto", FlagKind::kCodec, 0, 0, true,
      "How bytes are stored on disk. auto: raw unless a sample shrinks by 5 %."},
     {"conversation-cache-key-file", "FILE", "", "off", FlagKind::kPath, 0, 0, true,
-     "Key of 32 bytes, or 64 hexadecimal digits, in a file of mode 0600: what is on disk is "
-     "encrypted with it (AES-256-GCM). A directory keeps the key that it began with. off: nothing "
-     "is "
-     "encrypted."},
+     "Key of 32 bytes, or 64 hexadecimal digits, in a file of mode 0600: what is on disk and in "
+     "the "
+     "remote tier is encrypted with it (AES-256-GCM). A directory keeps the key that it began "
+     "with. "
+     "off: nothing is encrypted."},
     {"conversation-cache-config", "FILE", "", "", FlagKind::kPath, 0, 0, false,
      "File with these flags as lines `key = value`, keys without the leading dashes; the command "
      "line wins. config/parkade.conf is an example."},

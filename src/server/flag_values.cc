@@ -65,6 +65,21 @@ absl::StatusOr<FlagValue> ParsePath(const FlagSpec& flag, std::string_view text,
   return value;
 }
 
+absl::StatusOr<FlagValue> ParseAddress(const FlagSpec& flag, std::string_view text,
+                                       std::string_view where) {
+  FlagValue value;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) > 0x20 && c != 0x7f) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(View(where), ": an address has no blanks or control characters"));
+  }
+  if (text.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(View(where), ": needs an address"));
+  }
+  if (text != flag.default_text) value.path = std::string(text);
+  return value;
+}
+
 absl::StatusOr<FlagValue> ParseCodec(std::string_view text, std::string_view where) {
   FlagValue value;
   if (text == "auto") {
@@ -148,6 +163,8 @@ absl::StatusOr<FlagValue> ParseFlagValue(const FlagSpec& flag, std::string_view 
   switch (flag.kind) {
     case FlagKind::kPath:
       return ParsePath(flag, text, where);
+    case FlagKind::kAddress:
+      return ParseAddress(flag, text, where);
     case FlagKind::kCodec:
       return ParseCodec(text, where);
     case FlagKind::kGib:

@@ -18,7 +18,7 @@ struct FlagValue {
   std::int64_t integer = 0;  // kInteger
   double gib = 0;            // kGib; 0: auto
   CodecChoice codec = CodecChoice::kAuto;
-  std::string path;  // kPath; empty: off
+  std::string path;  // kPath and kAddress; empty: off
 };
 
 using FlagValues = std::map<std::string_view, FlagValue>;  // by FlagSpec::name

@@ -131,6 +131,12 @@ void Apply(const FlagValues& values, ParsedFlags* flags) {
       flags->disk.codec = value.codec;
     } else if (name == "conversation-cache-key-file") {
       flags->disk.key_file = value.path;
+    } else if (name == "conversation-cache-remote") {
+      flags->remote.address = value.path;
+    } else if (name == "conversation-cache-remote-ttl-s") {
+      flags->remote.ttl_s = value.integer;
+    } else if (name == "conversation-cache-remote-deadline-ms") {
+      flags->remote.deadline_ms = value.integer;
     }
   }
 }
@@ -157,14 +163,34 @@ void ApplyCacheRam(const CommandLine& line, bool ours_given, ParsedFlags* flags)
       absl::StrCat("--cache-ram ", mib, " is read as --conversation-cache-mib ", mib));
 }
 
+// What says something of the remote tier needs one; and that one needs a tier of this machine,
+// which holds what is on its way to it.
+absl::Status CheckRemoteFlags(const FlagValues& values, ParsedFlags* flags) {
+  if (flags->remote.address.empty()) {
+    for (const std::string_view name :
+         {"conversation-cache-remote-ttl-s", "conversation-cache-remote-deadline-ms"}) {
+      if (values.count(name) == 0) continue;
+      flags->notices.push_back(absl::StrCat("--", std::string(name),
+                                            " has no effect without --conversation-cache-remote"));
+    }
+    return absl::OkStatus();
+  }
+  if (flags->cache.ram_budget_bytes > 0 || !flags->disk.directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--conversation-cache-remote: needs a RAM or a disk tier beside it; give "
+      "--conversation-cache-mib N or --conversation-cache-disk PATH");
+}
+
 // What says something of a disk tier needs one. Given as off, it is known to have no effect.
 absl::Status CheckDiskFlags(const FlagValues& values, ParsedFlags* flags) {
   if (!flags->disk.directory.empty()) return absl::OkStatus();
+  const bool remote = !flags->remote.address.empty();
   const bool off = values.count("conversation-cache-disk") > 0;
   for (const std::string_view name :
        {"conversation-cache-disk-gib", "conversation-cache-disk-min-free-mib",
         "conversation-cache-codec", "conversation-cache-key-file"}) {
     if (values.count(name) == 0) continue;
+    if (remote && name == "conversation-cache-key-file") continue;
     // Codec and key are preferences: they may stand in a file that several servers share.
     if (!off && name != "conversation-cache-codec" && name != "conversation-cache-key-file") {
       return absl::InvalidArgumentError(
@@ -199,6 +225,7 @@ absl::StatusOr<ParsedFlags> ParseFlags(int argc, const char* const* argv) {
   }
   ApplyCacheRam(*line, mib_given, &flags);
   if (absl::Status disk = CheckDiskFlags(values, &flags); !disk.ok()) return disk;
+  if (absl::Status remote = CheckRemoteFlags(values, &flags); !remote.ok()) return remote;
   return flags;
 }
 
@@ -233,6 +260,11 @@ absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags) {
   absl::StrAppend(&text, "conversation-cache-min-tokens = ", flags.cache.min_tokens, "\n");
   absl::StrAppend(&text, "conversation-cache-codec = ", CodecText(flags.disk.codec), "\n");
   absl::StrAppend(&text, "conversation-cache-key-file = ", key_file.empty() ? "off" : key_file,
+                  "\n");
+  const std::string& address = flags.remote.address;
+  absl::StrAppend(&text, "conversation-cache-remote = ", address.empty() ? "off" : address, "\n");
+  absl::StrAppend(&text, "conversation-cache-remote-ttl-s = ", flags.remote.ttl_s, "\n");
+  absl::StrAppend(&text, "conversation-cache-remote-deadline-ms = ", flags.remote.deadline_ms,
                   "\n");
   return text;
 }

@@ -18,6 +18,7 @@ enum class FlagKind {
   kGib,      // number from `least` to `most`, fractions allowed, or "auto"
   kCodec,    // auto, none, lz4 or zstd
   kPath,     // not empty; "off" where that is the default
+  kAddress,  // as kPath, and never shown in a message: it may hold a password
 };
 
 // One flag. The same name is the key in a configuration file.
@@ -45,10 +46,18 @@ struct DiskFlags {
   std::string key_file;  // empty: nothing is encrypted
 };
 
+// The same for the remote tier.
+struct RemoteFlags {
+  std::string address;  // as it was given; empty: no remote tier
+  std::int64_t ttl_s = 604800;
+  std::int64_t deadline_ms = 500;
+};
+
 struct ParsedFlags {
   // In force now: command line before file before default.
   CacheOptions cache;
   DiskFlags disk;
+  RemoteFlags remote;
   // The command line without our flags and without --cache-ram; rest[0] is the program's name.
   std::vector<std::string> rest;
   // One of our flags was given, on the command line or in a file (--cache-ram is not ours). Then a

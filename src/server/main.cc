@@ -18,9 +18,11 @@
 #include "src/metrics/metrics.h"
 #include "src/server/flags.h"
 #include "src/server/key_file.h"
+#include "src/server/password_file.h"
 #include "src/server/router.h"
 #include "tiers/disk/disk_tier.h"
 #include "tiers/ram/ram_tier.h"
+#include "tiers/remote/remote_tier.h"
 
 namespace {
 
@@ -36,6 +38,21 @@ int Fail(const absl::Status& status) {
 std::string DigestMemoFile() {
   const std::string folder = parkade::CacheFolder();
   return folder.empty() || !parkade::MakeFolder(folder).ok() ? "" : folder + "/digests.json";
+}
+
+absl::StatusOr<parkade::remote::RemoteUrl> ReadRemoteAddress(const std::string& address) {
+  const auto wrong = [](const absl::Status& status) {
+    return absl::InvalidArgumentError("--conversation-cache-remote: " +
+                                      std::string(status.message()));
+  };
+  absl::StatusOr<parkade::remote::RemoteUrl> url = parkade::remote::ParseRemoteUrl(address);
+  if (!url.ok()) return wrong(url.status());
+  if (url->password_file.empty()) return url;
+  absl::StatusOr<std::string> password = parkade::ReadPasswordFile(url->password_file);
+  if (!password.ok()) return wrong(password.status());
+  url->password = *std::move(password);
+  url->password_file.clear();
+  return url;
 }
 
 // What stands behind the hooks. Nothing is opened before Open.
@@ -57,7 +74,10 @@ class Backing {
  private:
   absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> OpenTiers(
       const std::string& model_path, const std::string& digest_memo_file);
+  absl::Status AddDisk(const std::string& model_path, const std::string& digest_memo_file,
+                       std::vector<std::unique_ptr<parkade::Tier>>* tiers);
   absl::StatusOr<std::unique_ptr<parkade::Tier>> OpenDisk(const std::string& directory) const;
+  absl::StatusOr<std::unique_ptr<parkade::SharedTier>> OpenRemote() const;
   // The folder of this model below the router's.
   absl::StatusOr<std::string> ChildDirectory(const std::string& model_path,
                                              const std::string& digest_memo_file);
@@ -115,13 +135,35 @@ absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> Backing::OpenTiers(
     ram.min_free_bytes = flags_.cache.ram_min_free_bytes;
     tiers.push_back(parkade::MakeRamTier(ram));
   }
-  if (flags_.disk.directory.empty()) return tiers;
+  if (absl::Status disk = AddDisk(model_path, digest_memo_file, &tiers); !disk.ok()) return disk;
+  if (flags_.remote.address.empty()) return tiers;
+  absl::StatusOr<std::unique_ptr<parkade::SharedTier>> remote = OpenRemote();
+  if (!remote.ok()) return remote.status();
+  tiers.push_back(*std::move(remote));
+  return tiers;
+}
+
+absl::StatusOr<std::unique_ptr<parkade::SharedTier>> Backing::OpenRemote() const {
+  absl::StatusOr<parkade::remote::RemoteUrl> url = ReadRemoteAddress(flags_.remote.address);
+  if (!url.ok()) return url.status();
+  parkade::RemoteTierOptions remote;
+  remote.url = *std::move(url);
+  remote.ttl = absl::Seconds(flags_.remote.ttl_s);
+  remote.deadline = absl::Milliseconds(flags_.remote.deadline_ms);
+  remote.redis.connect_timeout = remote.deadline;
+  remote.key = key_;
+  return parkade::OpenRemoteTier(remote);
+}
+
+absl::Status Backing::AddDisk(const std::string& model_path, const std::string& digest_memo_file,
+                              std::vector<std::unique_ptr<parkade::Tier>>* tiers) {
+  if (flags_.disk.directory.empty()) return absl::OkStatus();
   absl::StatusOr<std::string> directory = flags_.disk.directory;
   if (child_) directory = ChildDirectory(model_path, digest_memo_file);
   if (!directory.ok()) return directory.status();
   absl::StatusOr<std::unique_ptr<parkade::Tier>> tier = OpenDisk(*directory);
   if (tier.ok()) {
-    tiers.push_back(*std::move(tier));
+    tiers->push_back(*std::move(tier));
   } else if (child_ && absl::IsFailedPrecondition(tier.status())) {
     // A router may serve the same weights under two names; both have to answer.
     log_.Log(parkade::LogLevel::kWarning,
@@ -130,7 +172,7 @@ absl::StatusOr<std::vector<std::unique_ptr<parkade::Tier>>> Backing::OpenTiers(
   } else {
     return tier.status();
   }
-  return tiers;
+  return absl::OkStatus();
 }
 
 parkade::SessionOptions Backing::SessionOptionsFor(parkade::ConversationCache* cache,
@@ -196,6 +238,9 @@ int main(int argc, char** argv) {
     absl::Status usable =
         directory.empty() ? absl::OkStatus() : parkade::CheckRouterDirectory(directory);
     if (usable.ok()) usable = parkade::ReadKeyFile(flags->disk.key_file).status();
+    if (usable.ok() && !flags->remote.address.empty()) {
+      usable = ReadRemoteAddress(flags->remote.address).status();
+    }
     return usable.ok() && for_children ? for_children->Write(*flags) : usable;
   };
   callbacks.before_load = [&](const std::string& model_path) { return backing.Open(model_path); };

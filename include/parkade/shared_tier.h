@@ -1,0 +1,80 @@
+// A tier that several machines write, too large and too far away to be listed: it is asked for a
+// prompt, and told of a conversation that this machine holds.
+//
+// Its parks are numbered by whoever wrote them. Those that a prompt was found to match are bound to
+// keys of this cache, under which the calls of Tier read them from then on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "parkade/image.h"
+#include "parkade/tier.h"
+
+namespace parkade {
+
+// One park on the way to a position, as a tier of the store holds it.
+struct FoundPark {
+  Digest128 row;          // where it stands; never used again for anything else
+  ParkRecord record;      // key: its writer's; page hashes are not set
+  std::uint32_t end = 0;  // the way leaves it here: below its own end, another one goes on
+};
+
+struct PublishStep {
+  ParkKey key;
+  TokenRange tokens;      // the park's own; empty where it adds state or window rows only
+  std::uint32_t end = 0;  // as FoundPark::end
+};
+
+struct PublishPayload {
+  ParkRecord record;
+  std::vector<ExtentBytes> extents;
+};
+
+struct PublishRequest {
+  Digest128 identity;
+  std::vector<Token> tokens;       // of the whole way
+  std::vector<PublishStep> steps;  // root first
+  // The park's record and bytes, checked. An error ends the publishing there.
+  std::function<absl::StatusOr<PublishPayload>(const PublishStep& step)> read;
+};
+
+struct PublishOutcome {
+  std::uint32_t steps = 0;          // so many of the steps are in the store, from the first on
+  std::vector<ParkKey> bound;       // of them, those that can be read under their keys
+  std::uint64_t written_bytes = 0;  // payload; 0: all was there
+  std::uint32_t written_parks = 0;
+};
+
+// Thread safe; calls wait for the network, never longer than their deadline or, for Publish, than
+// each of its values may take. Tier::Store is not used: Unimplemented.
+class SharedTier : public Tier {
+ public:
+  // False: it was not reachable when it was asked last. Nothing waits for it then; Tick finds out
+  // when it is there again.
+  virtual bool reachable() const = 0;
+  // Parks whose tokens the prompt begins with, root first, without a gap; the last one may go on
+  // differently after its first tokens. Empty: none, or none that goes beyond `beyond`. Errors are
+  // Unavailable and DeadlineExceeded: it could not be asked.
+  virtual absl::StatusOr<std::vector<FoundPark>> Find(const Digest128& identity,
+                                                      absl::Span<const Token> tokens,
+                                                      std::uint32_t beyond) = 0;
+  // `key` stands for the park from now on, until Remove. Waits for nothing: may be called with
+  // locks held.
+  virtual void Bind(const ParkKey& key, const FoundPark& park) = 0;
+  // Stores what of the steps is not there yet, and renews the time to live of the rest. The outcome
+  // counts also when the status is an error.
+  virtual absl::Status Publish(const PublishRequest& request, PublishOutcome* outcome) = 0;
+  // The conversation's own steps go from the store, and nobody stores them again for as long as
+  // anything lives there. `steps` as for Publish, `tokens` of the whole way.
+  virtual absl::Status Erase(const ConversationId& conversation, const Digest128& identity,
+                             absl::Span<const Token> tokens,
+                             absl::Span<const PublishStep> steps) = 0;
+};
+
+}  // namespace parkade

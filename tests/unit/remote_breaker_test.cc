@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include "tiers/remote/breaker.h"
+
+namespace parkade::remote {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+
+TEST(RemoteBreaker, OneFailureThatCostTimeOpensIt) {
+  for (const absl::Status& failure :
+       {absl::UnavailableError("gone"), absl::DeadlineExceededError("slow"),
+        absl::PermissionDeniedError("no")}) {
+    Breaker breaker;
+    EXPECT_TRUE(breaker.closed());
+    breaker.Note(failure, kStart);
+    EXPECT_FALSE(breaker.closed());
+    EXPECT_EQ(breaker.reason(), failure.message());
+  }
+}
+
+TEST(RemoteBreaker, AnswersThatAreNoFailureKeepItClosed) {
+  Breaker breaker;
+  breaker.Note(absl::NotFoundError("nil"), kStart);
+  breaker.Note(absl::DataLossError("damaged"), kStart);
+  breaker.Note(absl::ResourceExhaustedError("full"), kStart);
+  EXPECT_TRUE(breaker.closed());
+  EXPECT_EQ(breaker.reason(), "");
+}
+
+TEST(RemoteBreaker, ProbesEverMoreSeldomUntilOneIsAnswered) {
+  Breaker breaker;
+  EXPECT_FALSE(breaker.ProbeDue(kStart));
+  breaker.Note(absl::UnavailableError("gone"), kStart);
+  absl::Time now = kStart;
+  for (const int seconds : {1, 2, 4, 8, 16, 30, 30}) {
+    EXPECT_FALSE(breaker.ProbeDue(now + absl::Seconds(seconds) - absl::Milliseconds(1)));
+    now += absl::Seconds(seconds);
+    EXPECT_TRUE(breaker.ProbeDue(now)) << seconds;
+    // Only one probes.
+    EXPECT_FALSE(breaker.ProbeDue(now));
+    breaker.Note(absl::DeadlineExceededError("slow"), now);
+  }
+  breaker.Note(absl::OkStatus(), now);
+  EXPECT_TRUE(breaker.closed());
+  breaker.Note(absl::UnavailableError("gone"), now);
+  EXPECT_TRUE(breaker.ProbeDue(now + absl::Seconds(1)));
+}
+
+}  // namespace
+}  // namespace parkade::remote

@@ -1,0 +1,194 @@
+// Parts of the remote tier live in files by what they do: remote_tier.cc (asking, state),
+// remote_find.cc, remote_publish.cc, remote_read.cc, remote_erase.cc.
+//
+// No lock is held over I/O.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "parkade/shared_tier.h"
+#include "tiers/remote/breaker.h"
+#include "tiers/remote/keys.h"
+#include "tiers/remote/redis.h"
+#include "tiers/remote/remote_tier.h"
+#include "tiers/remote/values.h"
+
+namespace parkade::remote {
+
+using SharedRow = std::shared_ptr<const RowValue>;
+
+// Rows that were read lately, by bytes. Thread safe.
+class RowCache {
+ public:
+  explicit RowCache(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  SharedRow Find(const Digest128& row);
+  void Insert(const Digest128& row, SharedRow value);
+  void Erase(const Digest128& row);
+
+ private:
+  struct Entry {
+    SharedRow value;
+    std::uint64_t bytes = 0;
+    std::list<Digest128>::iterator place;
+  };
+  const std::uint64_t limit_bytes_;
+  absl::Mutex mu_;
+  std::map<Digest128, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::list<Digest128> recent_ ABSL_GUARDED_BY(mu_);  // newest first
+  std::uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+class RemoteTier final : public SharedTier {
+ public:
+  RemoteTier(const RemoteTierOptions& options, std::unique_ptr<Redis> redis);
+
+  // ---- Tier ----
+  TierKind kind() const override { return TierKind::kRemote; }
+  bool durable() const override { return false; }
+  TierUsage usage() const override;
+  void SetBudget(std::uint64_t) override {}
+  Digest128 secret() const override { return local_secret_; }
+  absl::Status Enumerate(const std::function<void(const ParkSummary&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateAttributes(
+      const std::function<void(const ConversationAttributes&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateIdentities(
+      const std::function<void(const Digest128&, const StoredIdentity&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Token>> ReadTokens(const ParkKey& key) override;
+  absl::StatusOr<std::vector<ExtentInfo>> ReadExtents(const ParkKey& key) override;
+  std::uint64_t Shortfall(std::uint64_t) const override { return 0; }
+  absl::Status Store(const ParkRecord&, absl::Span<const ExtentBytes>) override {
+    return absl::UnimplementedError("a shared tier is published to");
+  }
+  absl::StatusOr<ExtentBytes> ReadExtent(
+      const ParkKey& key, std::uint32_t extent,
+      const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) override;
+  absl::Status Remove(absl::Span<const ParkKey> keys) override;
+  absl::Status Forget(const ConversationId&, absl::Span<const ParkKey> keys) override {
+    return Remove(keys);
+  }
+  absl::Status PutIdentity(const Digest128&, const StoredIdentity&) override {
+    return absl::OkStatus();
+  }
+  absl::Status WriteAttributes(absl::Span<const ConversationAttributes>, bool) override {
+    return absl::OkStatus();
+  }
+  void Tick() override;
+  SharedTier* shared() override { return this; }
+
+  // ---- SharedTier ----
+  bool reachable() const override { return breaker_.closed(); }
+  absl::StatusOr<std::vector<FoundPark>> Find(const Digest128& identity,
+                                              absl::Span<const Token> tokens,
+                                              std::uint32_t beyond) override;
+  void Bind(const ParkKey& key, const FoundPark& park) override;
+  absl::Status Publish(const PublishRequest& request, PublishOutcome* outcome) override;
+  absl::Status Erase(const ConversationId& conversation, const Digest128& identity,
+                     absl::Span<const Token> tokens, absl::Span<const PublishStep> steps) override;
+
+ private:
+  // Where a park of this cache stands in the store.
+  struct Place {
+    Digest128 row;
+    ConversationId label;
+    std::uint32_t first = 0;
+    std::uint32_t end = 0;  // the park's own
+    std::uint32_t extents = 0;
+    absl::Time renewed;
+    std::uint64_t used = 0;  // higher: later
+  };
+
+  // ---- remote_tier.cc ----
+  // Runs commands unless the breaker is open, and tells it what came of them. An error reply of a
+  // command is left in the replies.
+  absl::StatusOr<std::vector<Reply>> Ask(absl::Span<const Command> commands, absl::Time deadline);
+  absl::Status Noted(absl::Status status);
+  // The secret that page hashes are keyed with. Zero: there is none yet, and `make` is false.
+  absl::StatusOr<Digest128> Secret(bool make, absl::Time deadline);
+  // What the store says now; true: it is another one than before, so nothing that was known holds.
+  bool AdoptSecret(const Reply& reply);
+  std::vector<std::uint64_t> PageHashes(const Digest128& secret, const Digest128& identity,
+                                        absl::Span<const Token> tokens) const;
+  std::optional<Place> PlaceOf(const ParkKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetPlace(const ParkKey& key, Place place) ABSL_LOCKS_EXCLUDED(mu_);
+  void ErasePlace(const ParkKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  std::string TtlMs() const { return std::to_string(absl::ToInt64Milliseconds(options_.ttl)); }
+
+  // ---- remote_find.cc ----
+  // Rows of the chain, the store's and those that were read before; null where there is none.
+  // *dead: the first step whose conversation was erased; the number of steps where none was.
+  absl::Status FetchRows(const Chain& chain, absl::Time deadline, std::vector<SharedRow>* rows,
+                         std::size_t* dead);
+  absl::StatusOr<std::vector<FoundPark>> Resolve(Chain chain, const Digest128& identity,
+                                                 absl::Span<const Token> tokens,
+                                                 absl::Time deadline);
+  absl::StatusOr<SharedRow> RowOf(const Digest128& row, absl::Time deadline);
+
+  // ---- remote_publish.cc ----
+  struct Progress {
+    Chain chain;           // whole, of the steps that are there
+    std::size_t next = 0;  // the first step that is not
+  };
+  absl::Status PublishSteps(const PublishRequest& request, absl::Span<const std::uint64_t> hashes,
+                            PublishOutcome* outcome);
+  // Steps that are in the store, as far as this cache knows; those that are due are renewed.
+  absl::Status Known(const PublishRequest& request, absl::Span<const std::uint64_t> hashes,
+                     absl::Time deadline, Progress* progress);
+  // Renews one step; false: something of it is gone.
+  absl::StatusOr<bool> Renew(const Place& place, absl::Span<const std::uint64_t> hashes,
+                             absl::Time deadline);
+  // What others have stored of the same tokens.
+  void UseFound(const PublishRequest& request, const std::vector<FoundPark>& found,
+                Progress* progress);
+  absl::StatusOr<bool> Erased(const PublishRequest& request, std::size_t from, absl::Time deadline);
+  absl::Status Upload(const PublishStep& step, const PublishPayload& payload,
+                      absl::Span<const std::uint64_t> hashes, Chain* chain);
+  absl::Status UploadExtents(const Digest128& row, const PublishPayload& payload, RowValue* value);
+  absl::Status SetBoundaries(const Chain& chain, const Place& place,
+                             absl::Span<const std::uint64_t> hashes, absl::Time deadline);
+  absl::Status EraseRows(const std::vector<Place>& places, absl::Span<const std::uint64_t> hashes,
+                         absl::Time deadline);
+  // Pages whose boundaries a park of these tokens writes.
+  static std::vector<std::size_t> BoundaryPages(const Place& place);
+
+  // ---- remote_read.cc ----
+  absl::StatusOr<SharedRow> RowFor(const ParkKey& key, Digest128* row);
+  // When a value of this size has to be there, from the measured speed.
+  absl::Time TransferDeadline(std::size_t bytes) const;
+  void NoteSpeed(std::size_t bytes, absl::Duration took);
+
+  const RemoteTierOptions options_;
+  const std::unique_ptr<Redis> redis_;
+  const Keys keys_;
+  const std::string page_hash_key_;
+  const Digest128 local_secret_;
+  Breaker breaker_;
+  RowCache rows_;
+  std::atomic<std::uint64_t> written_bytes_{0};
+  std::atomic<std::uint64_t> read_bytes_{0};
+
+  mutable absl::Mutex mu_;
+  Digest128 secret_ ABSL_GUARDED_BY(mu_);  // zero: not known
+  std::map<ParkKey, Place> places_ ABSL_GUARDED_BY(mu_);
+  std::uint64_t last_use_ ABSL_GUARDED_BY(mu_) = 0;
+  double bytes_per_second_ ABSL_GUARDED_BY(mu_) = 100e6;
+  absl::Time full_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  std::string full_reason_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace parkade::remote
