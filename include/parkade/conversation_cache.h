@@ -194,6 +194,9 @@ class ConversationCache {
   virtual std::unique_ptr<Restore> Lookup(LookupRequest request) = 0;
   // A hint for a task that waits for a slot: warms what Lookup would read. Returns at once.
   virtual void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) = 0;
+  // `tokens` prompt tokens behind `first` others were computed in `seconds`, by an engine that did
+  // nothing else: what reading costs here, against which a restore is weighed.
+  virtual void NotePromptRead(std::uint32_t first, std::uint32_t tokens, double seconds) = 0;
   // The engine has fixed its reuse: all counters of this lookup move, once.
   virtual void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) = 0;
   // For a session that a person restored: bytes and times count, no lookup does.

@@ -82,6 +82,10 @@ struct LookupRecord {
   double lookup_seconds = 0;           // index and token comparison
   double restore_seconds = 0;          // plan to last row imported
   std::uint64_t restored_bytes = 0;
+  // What loading all that matched was expected to take, and reading it instead, from measured
+  // speeds; 0: not known.
+  double expected_load_seconds = 0;
+  double expected_read_seconds = 0;
 };
 
 struct ParkEvent {

@@ -187,6 +187,8 @@ LookupRecord CacheImpl::MakeRecord(const RestoreOp& op, const MatchReport& match
   record.first_difference = record.matched_tokens;
   record.detail = match.detail;
   record.failed_tier = match.failed_tier;
+  record.expected_load_seconds = match.expected_load_seconds;
+  record.expected_read_seconds = match.expected_read_seconds;
   record.restore_seconds = op.restore_seconds;
   std::uint32_t from_tiers = 0;
   if (op.restored > 0) {

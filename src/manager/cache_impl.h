@@ -1,13 +1,14 @@
 // The cache behind ConversationCache. Parts of it live in files by path: lookup.cc (plan),
 // restore.cc (import), reading.cc (threads that read ahead), promotion.cc (of what was read in
 // part), park.cc (capture), spill.cc (writer threads), shared_find.cc and publish.cc (a tier that
-// other machines write, too), eviction.cc, thinning.cc (checkpoints), index_limit.cc, accounting.cc
-// (counters), listing.cc (management).
+// other machines write, too), eviction.cc, thinning.cc (checkpoints), index_limit.cc, worth.cc
+// (cost), accounting.cc (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -30,6 +31,8 @@
 #include "src/manager/shared_reads.h"
 #include "src/manager/token_cache.h"
 #include "src/policy/eviction.h"
+#include "src/policy/load_speed.h"
+#include "src/policy/prompt_speed.h"
 #include "src/policy/thinning.h"
 
 namespace parkade {
@@ -58,6 +61,7 @@ class CacheImpl : public ConversationCache {
                                              const StateLayout& layout) override;
   std::unique_ptr<Restore> Lookup(LookupRequest request) override;
   void Prefetch(const Digest128& identity, absl::Span<const Token> tokens) override;
+  void NotePromptRead(std::uint32_t first, std::uint32_t tokens, double seconds) override;
   void FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reused_tokens) override;
   RestoreTotals FinishSession(std::unique_ptr<Restore> restore) override;
   ParkOutcome Park(EngineSequence& sequence, const ParkRequest& request) override;
@@ -88,10 +92,11 @@ class CacheImpl : public ConversationCache {
   SharedTier* Shared() const { return shared_tier_ < 0 ? nullptr : tiers_[shared_tier_]->shared(); }
   void StartShared();
   // Whether the shared tier may have more of the prompt than `matched` tokens, and is worth asking.
-  bool MayAskShared(const RestoreOp& op, std::uint32_t matched) const;
+  bool MayAskShared(const RestoreOp& op, std::uint32_t matched);
   void SubmitFind(const std::shared_ptr<RestoreOp>& op);
   void FinderLoop();
   void FarReaderLoop();
+  void NoteFindTime(absl::Duration took) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes the parks into the catalogue, so that the lookup goes on as if they had been there.
   void Adopt(RestoreOp* op, const std::vector<FoundPark>& found);
   struct AdoptSpot {
@@ -104,6 +109,11 @@ class CacheImpl : public ConversationCache {
   void AdoptFrom(const RestoreOp& op, const AdoptSpot& spot, const std::vector<FoundPark>& found,
                  const std::vector<std::vector<std::uint64_t>>& hashes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // ---- worth.cc ----
+  void NoteRestoreSpeed(const RestoreOp& op) ABSL_LOCKS_EXCLUDED(mu_);
+  std::uint32_t WorthUpTo(RestoreOp* op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsWorthAsking(const TokenRange& tokens) ABSL_LOCKS_EXCLUDED(mu_);
 
   // ---- publish.cc ----
   void SubmitPublish(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
@@ -141,6 +151,7 @@ class CacheImpl : public ConversationCache {
   bool FindBestMatch(RestoreOp* op);
   enum class Choice { kGo, kNotWorth, kChanged };
   Choice ChooseSources(RestoreOp* op);
+  bool PlanUpTo(RestoreOp* op, std::uint32_t limit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PlanParks(RestoreOp* op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::vector<ExtentInfo>> ExtentsOf(const RestoreOp& op, const PlannedPark& park);
   absl::Status CollectExtents(RestoreOp* op, std::uint32_t* failed_park);
@@ -436,6 +447,9 @@ class CacheImpl : public ConversationCache {
   std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;
+  PromptSpeed prompt_speed_ ABSL_GUARDED_BY(mu_);
+  std::array<LoadSpeed, kMostTiers> load_speeds_ ABSL_GUARDED_BY(mu_);
+  double find_seconds_ ABSL_GUARDED_BY(mu_) = 0;  // that asking the shared tier takes
   // Conversations with something that the shared tier may lack, and those that are to go from it.
   std::deque<ConversationId> to_publish_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<ConversationId, PublishRequest>> to_erase_ ABSL_GUARDED_BY(mu_);

@@ -227,6 +227,20 @@ CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   const std::uint32_t prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
   const std::vector<TokenRange>& whole = op->request.whole_ranges;
   const std::uint32_t limit = OutsideOf(whole, std::min(op->match.matched, prompt_tokens - 1));
+  if (!PlanUpTo(op, limit)) return Choice::kNotWorth;
+  const std::uint32_t worth = WorthUpTo(op);
+  if (worth == op->plan.boundary) return Choice::kGo;
+  const std::uint32_t usable = op->match.usable;
+  for (const PlannedPark& park : op->plan.parks) catalogue_.Pin(park.conversation, park.key, -1);
+  op->plan.parks.clear();
+  const bool planned = worth > 0 && PlanUpTo(op, OutsideOf(whole, worth));
+  op->match.usable = usable;
+  return planned ? Choice::kGo : Choice::kNotWorth;
+}
+
+// False: nothing up to there is worth a restore, whatever it costs.
+bool CacheImpl::PlanUpTo(RestoreOp* op, std::uint32_t limit) {
+  const std::vector<TokenRange>& whole = op->request.whole_ranges;
   const Coverage coverage = catalogue_.CoverageOf(op->match.conversation, limit);
   RestorePlan& plan = op->plan;
   plan = RestorePlan();
@@ -236,14 +250,12 @@ CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   }
   op->match.usable = plan.boundary;
   const std::uint64_t least = op->request.session.IsZero() ? options_.min_gain_tokens : 1;
-  if (plan.boundary == 0 || plan.boundary < op->request.held_tokens + least) {
-    return Choice::kNotWorth;
-  }
+  if (plan.boundary == 0 || plan.boundary < op->request.held_tokens + least) return false;
   const bool window = op->layout.has_group(RowGroup::kWindow);
   plan.window_begin =
       window ? WindowNeedBegin(plan.boundary, op->layout.window_tokens) : plan.boundary;
   PlanParks(op);
-  return Choice::kGo;
+  return true;
 }
 
 void CacheImpl::PlanParks(RestoreOp* op) {
@@ -275,6 +287,7 @@ void CacheImpl::PlanParks(RestoreOp* op) {
       planned.valid_end = reach;
       planned.stages = park.stages;
       planned.bytes = park.bytes;
+      planned.own_tokens = park.count;
       if (park.pending != nullptr) {
         planned.queued = park.pending->record;
         planned.queued_payload = park.pending->payload;

@@ -197,7 +197,9 @@ Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
   const absl::Status status = sequence.FinishImport(op->plan.boundary);
   if (!status.ok()) return fail(status);
   op->restored = op->plan.boundary;
-  return EndRestore(op, Restore::State::kRestored, "");
+  const Restore::State state = EndRestore(op, Restore::State::kRestored, "");
+  NoteRestoreSpeed(*op);
+  return state;
 }
 
 }  // namespace parkade

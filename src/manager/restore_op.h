@@ -42,6 +42,7 @@ struct PlannedPark {
   std::shared_ptr<const ParkRecord> queued;  // kFromQueue: the record ...
   std::vector<ExtentBytes> queued_payload;   // ... and its bytes
   std::uint64_t bytes = 0;
+  std::uint32_t own_tokens = 0;  // of the whole park
 };
 
 struct PlannedExtent {
@@ -76,6 +77,9 @@ struct MatchReport {
   // How the best candidate goes on where the prompt differs, at most kExplainTokens.
   std::vector<Token> stored_next;
   std::optional<Source> failed_tier;
+  // Of the match as a whole, from measured speeds; 0: not known.
+  double expected_load_seconds = 0;
+  double expected_read_seconds = 0;
   // Why less than `matched` is reused, unless the match was not worth a restore.
   MissReason shortfall = MissReason::kCheckpoint;
   std::string detail;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "src/format/checksum.h"
 #include "src/manager/cache_impl.h"
 
@@ -20,7 +21,7 @@ void CacheImpl::StartShared() {
   threads_.emplace_back([this] { PublishLoop(); });
 }
 
-bool CacheImpl::MayAskShared(const RestoreOp& op, std::uint32_t matched) const {
+bool CacheImpl::MayAskShared(const RestoreOp& op, std::uint32_t matched) {
   if (shared_tier_ < 0 || op.asked_shared || !op.request.enabled || !op.request.session.IsZero()) {
     return false;
   }
@@ -29,7 +30,8 @@ bool CacheImpl::MayAskShared(const RestoreOp& op, std::uint32_t matched) const {
       std::min<std::size_t>(op.request.cacheable_tokens, op.request.tokens.size()));
   // Boundaries stand at the ends of pages, and what goes on behind one may be found by it.
   const bool beyond = op.hashes.size() * kPageTokens > held;
-  return beyond && tokens >= held + options_.min_gain_tokens && Shared()->reachable();
+  return beyond && tokens >= held + options_.min_gain_tokens && Shared()->reachable() &&
+         IsWorthAsking({held, tokens});
 }
 
 void CacheImpl::SubmitFind(const std::shared_ptr<RestoreOp>& op) {
@@ -56,9 +58,11 @@ void CacheImpl::FinderLoop() {
           absl::MakeConstSpan(op->request.tokens)
               .subspan(0, std::min<std::size_t>(op->request.cacheable_tokens,
                                                 op->request.tokens.size()));
+      const absl::Time begin = absl::Now();
       const absl::StatusOr<std::vector<FoundPark>> found =
           Shared()->Find(op->request.identity, tokens, op->match.matched);
       op->shared_answered = found.ok();
+      NoteFindTime(absl::Now() - begin);
       if (found.ok()) {
         Adopt(op.get(), *found);
       } else {
@@ -68,6 +72,13 @@ void CacheImpl::FinderLoop() {
     MakePlan(op);
     if (op->cancelled) Unpin(op.get());
   }
+}
+
+void CacheImpl::NoteFindTime(absl::Duration took) {
+  const double seconds = absl::ToDoubleSeconds(took);
+  absl::MutexLock lock(&mu_);
+  // Down at once, up slowly: one that waited for something else says little.
+  find_seconds_ = seconds < find_seconds_ ? seconds : find_seconds_ + (seconds - find_seconds_) / 8;
 }
 
 void CacheImpl::FarReaderLoop() {

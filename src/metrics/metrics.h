@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "parkade/conversation_cache.h"
 #include "parkade/events.h"
-#include "src/metrics/prompt_speed.h"
+#include "src/policy/prompt_speed.h"
 
 namespace parkade {
 

@@ -29,6 +29,12 @@ Json BoundaryJson(const LookupRecord& record) {
   return {{"position", record.boundary_tokens}, {"kind", BoundaryKindName(record.boundary_kind)}};
 }
 
+Json ExpectedJson(const LookupRecord& record) {
+  if (record.expected_read_seconds <= 0) return Json();
+  return {{"load_seconds", record.expected_load_seconds},
+          {"read_seconds", record.expected_read_seconds}};
+}
+
 Json ParkJson(const ConversationInfo::ParkDetail& park) {
   Json window_rows = Json::array();
   for (const TokenRange& range : park.window_rows) window_rows.push_back(RangeJson(range));
@@ -126,6 +132,7 @@ Json LookupJson(const LookupRecord& record) {
           {"lookup_seconds", record.lookup_seconds},
           {"restore_seconds", record.restore_seconds},
           {"restored_bytes", record.restored_bytes},
+          {"expected", ExpectedJson(record)},
           {"hit_tokens", std::move(hit_tokens)},
           {"miss_tokens", std::move(miss_tokens)},
           {"reason", explain ? Json(MissReasonName(*reason)) : Json()},

@@ -187,6 +187,7 @@ parkade::SessionOptions Backing::SessionOptionsFor(parkade::ConversationCache* c
   options.on_stages = [this](int stages) { metrics_.DeclareStages(stages); };
   options.on_prompt_read = [this](std::uint32_t first, std::uint32_t tokens, double seconds) {
     metrics_.OnPromptRead(first, tokens, seconds);
+    if (cache_ != nullptr) cache_->NotePromptRead(first, tokens, seconds);
   };
   options.on_first_token = [this](std::optional<parkade::Source> lowest, double seconds) {
     metrics_.OnFirstToken(lowest, seconds);

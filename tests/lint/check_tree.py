@@ -32,7 +32,7 @@ ROOMS = {
     "src/device": [CONTRACTS],
     "src/engine/fake": [CONTRACTS, FORMAT, "src/device"],
     "src/engine/llama": [CONTRACTS, FORMAT, "src/device", "src/server"],
-    "src/metrics": [CONTRACTS],
+    "src/metrics": [CONTRACTS, "src/policy"],
     "src/server": [CONTRACTS, FORMAT, "src/metrics"],
     "src/server/main.cc": [EVERY_ROOM],
     "src/cli": [CONTRACTS, FORMAT, "src/server", "tiers"],

@@ -51,6 +51,7 @@ class FakeCache : public ConversationCache {
   }
   std::unique_ptr<Restore> Lookup(LookupRequest) override { return nullptr; }
   void Prefetch(const Digest128&, absl::Span<const Token>) override {}
+  void NotePromptRead(std::uint32_t, std::uint32_t, double) override {}
   void FinishLookup(std::unique_ptr<Restore>, std::uint32_t) override {}
   RestoreTotals FinishSession(std::unique_ptr<Restore>) override { return {}; }
   absl::StatusOr<SavedSession> SaveSession(const ConversationId&, std::uint32_t, const std::string&,

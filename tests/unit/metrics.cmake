@@ -1,7 +1,6 @@
 parkade_test(metrics_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/metrics_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/prompt_speed_test.cc
   DEPENDS parkade_metrics
   LABELS unit)
 target_compile_definitions(metrics_test PRIVATE

@@ -1,4 +1,4 @@
-#include "src/metrics/prompt_speed.h"
+#include "src/policy/prompt_speed.h"
 
 #include <limits>
 

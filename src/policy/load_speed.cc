@@ -1,0 +1,31 @@
+#include "src/policy/load_speed.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace parkade {
+namespace {
+
+constexpr std::uint64_t kLeastBytes = 256u << 10;
+
+}  // namespace
+
+void LoadSpeed::Add(std::uint64_t bytes, double seconds) {
+  if (bytes < kLeastBytes || !std::isfinite(seconds) || seconds <= 0) return;
+  std::move_backward(seconds_per_byte_.begin(), seconds_per_byte_.end() - 1,
+                     seconds_per_byte_.end());
+  seconds_per_byte_[0] = seconds / static_cast<double>(bytes);
+  count_ = std::min(count_ + 1, kKept);
+}
+
+void LoadSpeed::NoteSkipped() {
+  if (count_ > 0) --count_;
+}
+
+std::optional<double> LoadSpeed::SecondsFor(std::uint64_t bytes) const {
+  if (count_ == 0) return std::nullopt;
+  const auto end = seconds_per_byte_.begin() + static_cast<std::ptrdiff_t>(count_);
+  return *std::min_element(seconds_per_byte_.begin(), end) * static_cast<double>(bytes);
+}
+
+}  // namespace parkade
