@@ -36,41 +36,35 @@ void CacheImpl::NoteRestoreSpeed(const RestoreOp& op) {
 // is worth most; 0: nothing of it is.
 std::uint32_t CacheImpl::WorthUpTo(RestoreOp* op) {
   const RestorePlan& plan = op->plan;
-  const std::uint32_t held = op->request.held_tokens;
-  const std::optional<double> whole = prompt_speed_.SecondsFor({held, plan.boundary});
-  if (!op->request.session.IsZero() || !whole.has_value()) return plan.boundary;
-  double load = 0;
-  double best_gain = 0;
-  std::uint32_t best = 0;
-  std::uint8_t slow = 0;
+  if (!op->request.session.IsZero()) return plan.boundary;
+  std::vector<LoadPart> parts;
+  std::uint8_t used = 0;
   std::uint32_t end = 0;
   for (const PlannedPark& park : plan.parks) {
     end = std::max(end, park.tokens.end);
+    LoadPart part{end, 0};
     if (park.tier != kFromQueue) {
       const auto tier = static_cast<std::size_t>(park.tier);
-      // Of a park that the plan leaves in the middle a part is read.
-      const double share = park.own_tokens == 0 ? 1
-                                                : static_cast<double>(park.tokens.size()) /
-                                                      static_cast<double>(park.own_tokens);
       const std::optional<double> seconds = load_speeds_[tier].SecondsFor(park.bytes);
       if (!seconds.has_value()) return plan.boundary;
-      load += share * *seconds;
-      slow |= Bit(tier);
+      // Of a park that the plan leaves in the middle a part is read.
+      const double share =
+          park.own_tokens == 0 ? 1 : static_cast<double>(park.tokens.size()) / park.own_tokens;
+      part.seconds = share * *seconds;
+      used |= Bit(tier);
     }
-    if (end <= held) continue;
-    const double read = prompt_speed_.SecondsFor({held, std::min(end, plan.boundary)}).value_or(0);
-    if (read - load <= best_gain) continue;
-    best_gain = read - load;
-    best = std::min(end, plan.boundary);
+    parts.push_back(part);
   }
-  op->match.expected_load_seconds = load;
-  op->match.expected_read_seconds = *whole;
-  // Behind the last park's tokens may be state that belongs to the whole.
-  if (best == std::min(end, plan.boundary)) return plan.boundary;
+  const std::optional<LoadChoice> choice =
+      ChooseLoad(op->request.held_tokens, plan.boundary, parts, prompt_speed_);
+  if (!choice.has_value()) return plan.boundary;
+  op->match.expected_load_seconds = choice->load_seconds;
+  op->match.expected_read_seconds = choice->read_seconds;
+  if (choice->end == plan.boundary) return plan.boundary;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    if ((slow & Bit(tier)) != 0) load_speeds_[tier].NoteSkipped();
+    if ((used & Bit(tier)) != 0) load_speeds_[tier].NoteSkipped();
   }
-  return best;
+  return choice->end;
 }
 
 // Asking a shared tier takes time, too. Each time that it is not asked it is thought a little

@@ -28,4 +28,25 @@ std::optional<double> LoadSpeed::SecondsFor(std::uint64_t bytes) const {
   return *std::min_element(seconds_per_byte_.begin(), end) * static_cast<double>(bytes);
 }
 
+std::optional<LoadChoice> ChooseLoad(std::uint32_t held, std::uint32_t boundary,
+                                     absl::Span<const LoadPart> parts, const PromptSpeed& reading) {
+  const std::optional<double> all = reading.SecondsFor({held, boundary});
+  if (!all.has_value()) return std::nullopt;
+  LoadChoice choice;
+  choice.read_seconds = *all;
+  double best_gain = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    choice.load_seconds += parts[i].seconds;
+    const bool last = i + 1 == parts.size();
+    // State behind the last tokens belongs to the whole.
+    const std::uint32_t end = last ? boundary : std::min(parts[i].end, boundary);
+    if (end <= held) continue;
+    const double gain = reading.SecondsFor({held, end}).value_or(0) - choice.load_seconds;
+    if (gain <= best_gain) continue;
+    best_gain = gain;
+    choice.end = end;
+  }
+  return choice;
+}
+
 }  // namespace parkade

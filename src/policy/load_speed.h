@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/types/span.h"
+#include "src/policy/prompt_speed.h"
+
 namespace parkade {
 
 // The fastest of the last few restores counts: a machine that was busy with something else says
@@ -25,5 +28,22 @@ class LoadSpeed {
   std::array<double, kKept> seconds_per_byte_{};  // newest first
   std::size_t count_ = 0;
 };
+
+// One park on the way to a boundary.
+struct LoadPart {
+  std::uint32_t end = 0;  // of its tokens
+  double seconds = 0;     // that loading what is needed of it takes
+};
+
+struct LoadChoice {
+  std::uint32_t end = 0;    // load up to here and read the rest; 0: read all
+  double load_seconds = 0;  // of all parts
+  double read_seconds = 0;  // of all tokens from `held` on
+};
+
+// How far loading is worth its time: parts in order, the last one ends at `boundary` or before it.
+// Nothing is held beyond `held`. Nullopt: what reading takes is not known.
+std::optional<LoadChoice> ChooseLoad(std::uint32_t held, std::uint32_t boundary,
+                                     absl::Span<const LoadPart> parts, const PromptSpeed& reading);
 
 }  // namespace parkade

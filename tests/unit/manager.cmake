@@ -21,6 +21,7 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_thinning_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_threads_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_tiers_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_worth_test.cc
   DEPENDS parkade_manager_rig
   LABELS unit)
 # Over the disk tier itself.
