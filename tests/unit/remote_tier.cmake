@@ -4,3 +4,7 @@ foreach(subject breaker values)
     DEPENDS parkade_test_support parkade_tier_remote
     LABELS unit)
 endforeach()
+parkade_test(remote_tier_test
+  SOURCES ${CMAKE_CURRENT_LIST_DIR}/remote_tier_test.cc
+  DEPENDS parkade_test_support parkade_test_remote parkade_tier_remote
+  LABELS unit)
