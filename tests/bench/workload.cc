@@ -46,6 +46,7 @@ const std::vector<Workload>& Workloads() {
       {"copy", "import into engine memory against memcpy", RunCopy},
       {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},
       {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},
+      {"remote", "the remote tier over a Redis of its own, against GETs and SETs", RunRemote},
       {"restart", "parkade-server killed and started again", RunRestart},
       {"resume", "parkade-server decodes a chat that was in RAM, on disk, never away", RunResume},
       {"stages", "the same with the model split over two RPC devices", RunStages},

@@ -59,6 +59,7 @@ absl::StatusOr<Outcome> RunSplit(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCapture(const BenchOptions& options);
 absl::StatusOr<Outcome> RunLookup(const BenchOptions& options);
 absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options);
+absl::StatusOr<Outcome> RunRemote(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRestart(const BenchOptions& options);
 absl::StatusOr<Outcome> RunEngine(const BenchOptions& options);
 absl::StatusOr<Outcome> RunResume(const BenchOptions& options);
