@@ -180,7 +180,8 @@ class ExportTest(Exports, ServerTest):
                         ["rm", chat], ["pin", chat], ["verify"]):
             error = self.parkade(*command, "--disk", self.disk, status=1)
             self.assertEqual(error, f"parkade: {self.disk} is in use by another process "
-                                    f"(pid {server.process.pid})\n")
+                                    f"(pid {server.process.pid}); end it, or give another "
+                                    "directory\n")
         self.assertFalse(os.path.exists(self.file()))
 
     def test_damaged_and_cut_off_files(self):

@@ -162,7 +162,8 @@ absl::StatusOr<Fd> TakeLock(const std::string& path, const Fd& root) {
     const bool known = got > 0 && absl::SimpleAtoi(absl::string_view(text, got), &pid) && pid > 0;
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is in use by another process",
-                     known ? absl::StrCat(" (pid ", pid, ")") : std::string()));
+                     known ? absl::StrCat(" (pid ", pid, ")") : std::string(),
+                     "; end it, or give another directory"));
   }
   std::string pid = absl::StrCat(::getpid(), "\n");
   const iovec piece = {pid.data(), pid.size()};
