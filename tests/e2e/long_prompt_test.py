@@ -12,17 +12,17 @@ TOKENS = 500
 ROW_BYTES = 1 << 20  # 2 layers of 1024 heads of 64 numbers of 4 bytes, twice
 
 
-def fat_model():
-    """A model with few tokens' worth of work and very wide rows; made once."""
+def fat_model(name="fat", row_bytes=ROW_BYTES):
+    """A model with few tokens' worth of work and very wide rows; made once for a name."""
     sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
     import make_models as models  # needs numpy and gguf, which only this test uses
-    path = parkade.model("fat")
+    path = parkade.model(name)
     if os.path.exists(path):
         return path
     os.makedirs(parkade.MODELS, exist_ok=True)
     partial = f"{path}.{os.getpid()}"
-    fat = models.Model(partial, "llama", "fat", layers=2)
-    heads = ROW_BYTES // (fat.layers * models.HEAD * 4 * 2)
+    fat = models.Model(partial, "llama", name, layers=2)
+    heads = row_bytes // (fat.layers * models.HEAD * 4 * 2)
     fat.writer.add_feed_forward_length(256)
     fat.writer.add_head_count(heads)
     fat.writer.add_head_count_kv(heads)
