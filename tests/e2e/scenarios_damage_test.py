@@ -25,14 +25,14 @@ SLOTS = 4
 
 class DamageScenariosTest(ChatTest):
     def fill(self, kind):
-        """A directory with a few chats, each in one segment; how they go on is known."""
+        """A directory with a few chats, one after the other; how they go on is known."""
         self.kind = KINDS[kind]
         self.path = model(self.kind.model)
         self.random = random.Random(SEED)
         print(f"{kind}: seed {SEED} (PARKADE_DAMAGE_SEED)")
         self.plain = self.start_plain(self.path, slots=1)
         server = self.start(self.path, slots=1)
-        self.longer, self.expected = [], []
+        self.longer, self.expected, self.vital = [], [], []
         for i in range(CHATS):
             prompt = tokens_of(f"chat {i}", PROMPT)
             first = server.ask(prompt, ANSWER)
@@ -40,17 +40,18 @@ class DamageScenariosTest(ChatTest):
             self.plain.ask(prompt, ANSWER)
             self.expected.append(self.plain.ask(self.longer[-1], ANSWER, n_probs=LOGPROBS))
             server.wait_parked()
+            # Where the chat's newest rows and state are: every byte of it is needed to go on.
+            self.vital.append(max(self.segments()))
         server.terminate()
         self.template = os.path.join(self.folder, "template")
         os.rename(self.disk, self.template)
 
     def segments(self):
-        """The chats' files, the first chat's first; files without payload are smaller."""
+        """Files by number, each with its folder: later ones have higher numbers."""
         found = []
         for base, _, names in os.walk(os.path.join(self.disk, "segments")):
-            found += [os.path.join(base, name) for name in names]
-        found.sort(key=os.path.basename)
-        return [path for path in found if os.path.getsize(path) > self.kind.state_bytes + 4096]
+            found += [(name, os.path.basename(base)) for name in names]
+        return sorted(found)
 
     # ---- four kinds of damage; each returns the chats that it hits
 
@@ -90,7 +91,11 @@ class DamageScenariosTest(ChatTest):
     def assert_goes_on(self, server, chat, slot):
         """Its next turn is what a clean process says."""
         answer = server.ask(self.longer[chat], ANSWER, n_probs=LOGPROBS, id_slot=slot)
-        self.assert_answers_like(answer, self.expected[chat])
+        if answer.cache_n == HELD:
+            self.assert_answers_like(answer, self.expected[chat])
+        else:
+            # Read in other batches, where sums round differently.
+            self.assert_near(answer, self.expected[chat])
         return server.last_lookup()
 
     def assert_missed(self, server, chat, known_at_start):
@@ -99,7 +104,7 @@ class DamageScenariosTest(ChatTest):
         self.assertLess(lookup["reused_tokens"], HELD, lookup)
         if known_at_start:
             self.assertEqual(self.corrupt(server), before)
-            self.assertEqual(lookup["reason"], "cold", lookup)
+            self.assertIsNone(lookup["failed_tier"], lookup)
         else:
             self.assertEqual(self.corrupt(server), before + 1)
             self.assertEqual((lookup["reason"], lookup["failed_tier"]), ("corrupt", "disk"), lookup)
@@ -111,8 +116,8 @@ class DamageScenariosTest(ChatTest):
         options = {"slots": SLOTS, "context": SLOTS * 2048}
         if running:
             server = self.start(self.path, **options)
-        segments = self.segments()
-        self.assertEqual(len(segments), CHATS)
+        segments = [os.path.join(self.disk, "segments", folder, name)
+                    for name, folder in self.vital]
         sizes = [os.path.getsize(path) for path in segments]
         hit = damage(segments)
         # What has another size than its rows say is found without reading it.
