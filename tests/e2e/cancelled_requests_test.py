@@ -193,15 +193,26 @@ class CancelledRequestsTest(ServerTest):
             self.assert_served(server, "disk", len(self.chats[i]) - 1)
             self.assert_same_answer(answer, self.expected[i])
         server.wait_parked()
-        kept = server.json("GET", "/conversations?limit=100000")["conversations"]
-        for conversation in kept:
-            server.json("DELETE", f"/conversations/{conversation['id']}")
+        kept = int(server.tiers()["disk"]["conversations"])
+        for conversation in self.all_conversations(server, kept):
+            server.json("DELETE", f"/conversations/{conversation}")
         self.assertEqual(server.conversations(), [])
         self.assertEqual(server.tiers()["disk"]["conversations"], 0)
         # Segments without payload stay: the secret's, the identity's and those of deletions.
         wait_until(lambda: not self.extents(0), "removed files")
         self.assertEqual(self.open_files(server).get("segments", 0), 0)
-        return len(kept)
+        return kept
+
+    @staticmethod
+    def all_conversations(server, count):
+        ids = []
+        while len(ids) < count:
+            after = f"&after={ids[-1]}" if ids else ""
+            page = server.json("GET", f"/conversations?limit=1000{after}")["conversations"]
+            ids += [conversation["id"] for conversation in page]
+            if not page:
+                break
+        return ids
 
     def test_every_stage(self):
         print(f"seed {SEED} (PARKADE_CANCELLED_SEED), {REQUESTS} requests "

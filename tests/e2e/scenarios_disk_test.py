@@ -1,11 +1,18 @@
 """Scenarios about a directory: two servers on one, how much a long chat writes, a slow disk."""
 
+import os
+import re
+import statistics
 import subprocess
+import time
 import unittest
 
 from chat_client import DELIMITERS, KINDS, LOGPROBS, USER, ChatTest
 from parkade_process import DEADLINE_S, PROGRAM, ServerTest, model, tokens_of
 
+STUCK_DISK = os.environ.get("PARKADE_STUCK_DISK_LIBRARY",
+                            os.path.join(os.path.dirname(os.path.dirname(PROGRAM)), "tests",
+                                         "support", "libparkade_stuck_disk.so"))
 CHAT = 600
 ANSWER = 16
 EXIT_REFUSED = 2
@@ -133,6 +140,93 @@ class WrittenBytesTest(ChatTest):
 
     def test_scenario_19_hybrid(self):
         self.scenario_19("hybrid", 3)
+
+
+
+class SpillTest(ServerTest):
+    """Scenario 23: a long chat is being written to disk; at once another one asks."""
+
+    LONG, SHORT, OTHER = 10000, 100, 1500
+    ROUNDS = int(os.environ.get("PARKADE_SPILL_ROUNDS", "2"))
+    OPTIONS = {"slots": 2, "context": 2 * 10240}
+
+    def test_scenario_23(self):
+        """On a disk where no sync returns: nobody on the serving thread waits for it."""
+        stuck = os.path.join(self.folder, "stuck")
+        server = self.start(model("dense"), environment={
+            "LD_PRELOAD": STUCK_DISK, "PARKADE_STUCK_DISK": stuck}, **self.OPTIONS)
+        plain = self.start_plain(model("dense"), slots=1, context=10240)
+        long, other = tokens_of("long", self.LONG), tokens_of("other", self.SHORT)
+        written = self.written(server)  # what names the model
+        with open(stuck, "wb"):
+            pass
+        first = server.ask(long, ANSWER)
+        self.assertGreater(server.metrics().get_one("parkade_spill_queue_bytes"), 0)
+        answer = server.ask(other, ANSWER)
+        self.assertEqual(server.last_lookup()["outcome"], "miss")
+        third = server.ask(tokens_of("third", self.SHORT), ANSWER)
+        # The long one lost its slot, and goes on from what waits for the disk.
+        more = long + first.tokens + tokens_of("turn", 30)
+        held = self.LONG + ANSWER - 1
+        again = server.ask(more, ANSWER)
+        lookup = server.last_lookup()
+        self.assertEqual(lookup["hit_tokens"], {"ram": held}, lookup)
+        # All of them are answered, and no byte is safe yet.
+        self.assertEqual([c["durable_tokens"] for c in server.conversations()], [0] * 3)
+        self.assertEqual(self.written(server), written)
+        os.unlink(stuck)
+        server.wait_durable(len(more) + ANSWER - 1)
+        server.wait_parked()
+        self.assertEqual(sorted(c["durable_tokens"] for c in server.conversations()),
+                         [self.SHORT + ANSWER - 1] * 2 + [len(more) + ANSWER - 1])
+        self.assertEqual(server.metrics().sum_of("parkade_skipped_parks_total"), 0)
+        self.assert_same_answer(answer, plain.ask(other, ANSWER))
+        self.assert_same_answer(third, plain.ask(tokens_of("third", self.SHORT), ANSWER))
+        self.assert_same_answer(first, plain.ask(long, ANSWER))
+        self.assert_same_answer(again, plain.ask(more, ANSWER))
+
+    @staticmethod
+    def written(server):
+        return server.metrics().get_one("parkade_written_bytes_total", tier="disk")
+
+    def first_token_s(self, server, name):
+        """From the end of a long chat to the first token of another one."""
+        server.ask(tokens_of(f"long {name}", self.LONG), ANSWER)
+        begin = time.monotonic()
+        connection = server.begin_stream(tokens_of(f"other {name}", self.OTHER), 1)
+        line = connection.getresponse().readline()
+        end = time.monotonic()
+        connection.close()
+        self.assertTrue(line.startswith(b"data: "), line)
+        return end - begin
+
+    def test_scenario_23_time_to_first_token(self):
+        """Told, not judged: a machine that others use is no clock."""
+        servers = {"with": self.start(model("dense"), **self.OPTIONS),
+                   "without": self.start_plain(model("dense"), **self.OPTIONS)}
+        times = {name: [] for name in servers}
+        for i in range(self.ROUNDS):
+            for name, server in servers.items():
+                times[name].append(self.first_token_s(server, f"{i}"))
+        for what, of in (("least", min), ("median", statistics.median)):
+            without, cached = of(times["without"]), of(times["with"])
+            print(f"first token of {self.OTHER} tokens after a chat of {self.LONG}, {what} of "
+                  f"{self.ROUNDS} (PARKADE_SPILL_ROUNDS): {1e3 * without:.0f} ms without a cache, "
+                  f"{1e3 * cached:.0f} with, ratio {cached / without:.3f}")
+        server = servers["with"]
+        lookups = server.lookups(2 * self.ROUNDS)
+        self.assertEqual({lookup["outcome"] for lookup in lookups}, {"miss"})
+        # None of it is a read: nothing was restored, and the look-up asks memory only.
+        self.assertEqual(sum(lookup["restored_bytes"] for lookup in lookups), 0)
+        self.assertEqual(server.metrics().get_one("parkade_read_bytes_total", tier="disk"), 0)
+        # The part of the serving thread's time that was the cache's, within one process.
+        metrics = server.metrics()
+        busy_s = (metrics.get_one("llamacpp:prompt_seconds_total") +
+                  metrics.get_one("llamacpp:tokens_predicted_seconds_total"))
+        server.terminate()
+        hooks_s = float(re.search(r"stopped: hooks took ([\d.]+) s", server.log())[1])
+        print(f"hooks took {hooks_s:.3f} s of {busy_s:.3f} s: {hooks_s / busy_s:.4f}")
+        self.assertLess(hooks_s, 0.05 * busy_s)
 
 
 if __name__ == "__main__":
