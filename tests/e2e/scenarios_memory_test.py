@@ -125,7 +125,8 @@ class MemoryTest(ServerTest):
         metrics = server.metrics()
         for tier in ("ram", "disk"):
             hit = metrics.get_one("parkade_hit_tokens_total", tier=tier)
-            print(f"{tier}: {hit:.0f} tokens reused, {self.evicted(server, tier):.0f} parks evicted")
+            evicted = self.evicted(server, tier)
+            print(f"{tier}: {hit:.0f} tokens reused, {evicted:.0f} parks evicted")
             self.assertGreater(hit, 1000)
         self.assertEqual(len(rested), REQUESTS)
         quarter = REQUESTS // 4

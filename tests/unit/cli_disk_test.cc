@@ -83,9 +83,8 @@ TEST_F(DiskCommandsTest, ABadFileMakesNoDirectory) {
 
 TEST_F(DiskCommandsTest, AHeldDirectoryIsSaidAtOnce) {
   PutChat(1);
-  const std::string held =
-      root_ + "/source is in use by another process (pid " + std::to_string(getpid()) +
-      "); end it, or give another directory";
+  const std::string held = root_ + "/source is in use by another process (pid " +
+                           std::to_string(getpid()) + "); end it, or give another directory";
   EXPECT_EQ(RunExport(arguments_).error, held);
   EXPECT_EQ(Ask(CliCommand::kList).error, held);
   ASSERT_TRUE(Export(1).ok());

@@ -62,9 +62,9 @@ TEST_F(DiskOpenTest, TheSecondOneIsToldWhoHoldsIt) {
   Open();
   const absl::Status refused = OpenStatus();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(refused.message(),
-            directory() + " is in use by another process (pid " + std::to_string(::getpid()) +
-                "); end it, or give another directory");
+  EXPECT_EQ(refused.message(), directory() + " is in use by another process (pid " +
+                                   std::to_string(::getpid()) +
+                                   "); end it, or give another directory");
   EXPECT_EQ(VerifyDiskTier(directory(), false, nullptr).status().code(),
             absl::StatusCode::kFailedPrecondition);
   tier_.reset();
