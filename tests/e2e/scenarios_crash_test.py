@@ -1,5 +1,6 @@
 """Scenario 3: kill -9 at random moments while large parks are being written."""
 
+import json
 import os
 import random
 import subprocess
@@ -16,6 +17,8 @@ SEED = int(os.environ.get("PARKADE_CRASH_SEED", "0")) or random.SystemRandom().g
 ROW_BYTES = 128 << 10
 ANSWER = 4
 CHATS_AT_ONCE = 2
+WRITERS = 2  # threads of the server that write parks
+CHANCE = 4  # fewer tokens than this may be those of the chat that the slot has had before
 BUDGET_BYTES = 400 << 20
 # The database's own: current, identity, lock, options (two kept), manifest and logs before and
 # after a flush, a table or two in each of eight families.
@@ -97,6 +100,18 @@ class CrashScenariosTest(ServerTest):
             self.assertFalse(client.is_alive())
         return clients, durable
 
+    def assert_undamaged(self):
+        """As the kill left it. A file that was renamed into place just before its rows may be
+        there: the next start takes it back."""
+        done = subprocess.run([TOOL, "verify", "--disk", self.disk, "--json"],
+                              capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["damaged_segments"], found["damaged_rows"]), (0, 0), found)
+        self.assertFalse(found["catalogue_rebuilt"], found)
+        self.assertLessEqual(found["orphan_files"], WRITERS, found)
+        self.assertEqual(len(found["findings"]), found["orphan_files"], found)
+        return found["orphan_files"]
+
     def assert_sound(self):
         done = subprocess.run([TOOL, "verify", "--disk", self.disk], capture_output=True,
                               text=True, timeout=DEADLINE_S, check=False)
@@ -121,7 +136,7 @@ class CrashScenariosTest(ServerTest):
         for client in clients:
             for place, prompt in enumerate(client.asked):
                 if place in client.answered:
-                    self.assertEqual(client.answered[place].cache_n, 0)
+                    self.assertLess(client.answered[place].cache_n, CHANCE)
                 answer = server.ask(prompt, ANSWER)
                 lookup = server.last_lookup()
                 reference = plain.ask(prompt, ANSWER)
@@ -130,8 +145,8 @@ class CrashScenariosTest(ServerTest):
                     self.assert_same_answer(client.answered[place], reference)
                 conversation = lookup["conversation"]
                 if conversation is None:
-                    self.assertEqual((lookup["reused_tokens"], lookup["reason"]), (0, "cold"),
-                                     lookup)
+                    self.assertLess(lookup["reused_tokens"], CHANCE, lookup)
+                    self.assertLessEqual(set(lookup["hit_tokens"]), {"slot"}, lookup)
                     continue
                 expected = min(kept[conversation], len(prompt) - 1)
                 self.assert_served(server, "disk", expected, len(prompt))
@@ -145,10 +160,10 @@ class CrashScenariosTest(ServerTest):
         self.random = random.Random(SEED)
         plain = self.start_wide(disk=False, ram_mib=0)
         server = self.start_cached()
-        asked = reported = found = evicted = 0
+        asked = reported = found = evicted = files_taken_back = 0
         for round_number in range(ROUNDS):
             clients, durable = self.write_until_killed(server, round_number)
-            self.assert_sound()
+            files_taken_back += self.assert_undamaged()
             server = self.start_cached()
             self.assert_every_file_has_an_owner(server)
             found += self.check_chats(server, plain, clients, durable)
@@ -158,11 +173,15 @@ class CrashScenariosTest(ServerTest):
             self.assert_within_budget()
             asked += sum(len(client.asked) for client in clients)
             reported += len(durable)
+            if round_number % 4 == 3:
+                server.terminate()
+                self.assert_sound()
+                server = self.start_cached()
         self.assert_every_file_has_an_owner(server)
-        server.kill()
+        server.terminate()
         self.assert_sound()
         print(f"{ROUNDS} kills: {asked} chats begun, {reported} reported durable, {found} found "
-              f"again, {evicted:.0f} parks evicted")
+              f"again, {evicted:.0f} parks evicted, {files_taken_back} files without rows yet")
         self.assertGreater(reported, 0)
         self.assertGreaterEqual(found, reported)
 
