@@ -9,8 +9,9 @@ import time
 import unittest
 
 import long_prompt_test as fat
+from chat_client import LOGPROBS, ChatTest
 from export_test import TOOL
-from parkade_process import DEADLINE_S, ServerTest, tokens_of, wait_until
+from parkade_process import DEADLINE_S, tokens_of, wait_until
 
 ROUNDS = int(os.environ.get("PARKADE_CRASH_ROUNDS", "12"))
 SEED = int(os.environ.get("PARKADE_CRASH_SEED", "0")) or random.SystemRandom().getrandbits(32)
@@ -41,13 +42,14 @@ class Writer(threading.Thread):
             place = len(self.asked)
             self.asked.append(tokens_of(f"{self.chat_name} {place}", self.random.randint(90, 330)))
             try:
-                self.answered[place] = self.server.ask(self.asked[place], ANSWER)
+                self.answered[place] = self.server.ask(self.asked[place], ANSWER,
+                                                       n_probs=LOGPROBS)
             # swallow: the server was killed in the middle, as it is meant to be.
             except (OSError, ValueError, AssertionError):
                 return
 
 
-class CrashScenariosTest(ServerTest):
+class CrashScenariosTest(ChatTest):
     def start_wide(self, **options):
         return self.start(fat.fat_model("wide", ROW_BYTES), "-ctk", "f32", "-ctv", "f32",
                           context=CHATS_AT_ONCE * 384, slots=CHATS_AT_ONCE, **options)
@@ -137,12 +139,13 @@ class CrashScenariosTest(ServerTest):
             for place, prompt in enumerate(client.asked):
                 if place in client.answered:
                     self.assertLess(client.answered[place].cache_n, CHANCE)
-                answer = server.ask(prompt, ANSWER)
+                answer = server.ask(prompt, ANSWER, n_probs=LOGPROBS)
                 lookup = server.last_lookup()
-                reference = plain.ask(prompt, ANSWER)
-                self.assert_same_answer(answer, reference)
+                reference = plain.ask(prompt, ANSWER, n_probs=LOGPROBS)
+                # Read in other batches, and beside another chat: sums round differently.
+                self.assert_near(answer, reference)
                 if place in client.answered:
-                    self.assert_same_answer(client.answered[place], reference)
+                    self.assert_near(client.answered[place], reference)
                 conversation = lookup["conversation"]
                 if conversation is None:
                     self.assertLess(lookup["reused_tokens"], CHANCE, lookup)
