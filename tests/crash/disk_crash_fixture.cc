@@ -23,20 +23,7 @@ void Move(std::uint64_t id, std::set<Key>* from, std::set<Key>* to) {
   }
 }
 
-std::set<ParkKey> Keys(const std::vector<ParkSummary>& summaries) {
-  std::set<ParkKey> keys;
-  for (const ParkSummary& summary : summaries) keys.insert(summary.key);
-  return keys;
-}
-
 }  // namespace
-
-std::vector<ParkSummary> Summaries(Tier& tier) {
-  std::vector<ParkSummary> summaries;
-  EXPECT_EQ(tier.Enumerate([&](const ParkSummary& one) { summaries.push_back(one); }),
-            absl::OkStatus());
-  return summaries;
-}
 
 std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
   const char* given = std::getenv(name);
@@ -182,30 +169,13 @@ void DiskCrashTest::Look() {
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_EQ((*opened)->usage().state, "up");
     summaries = Summaries(**opened);
-    ExpectWholeOrAbsent(**opened, summaries);
+    ExpectWholeOrAbsent(**opened, summaries, CheckSampleBytes);
     ExpectWhatWasReported(**opened, summaries);
     ExpectWithinBudget(**opened);
   }
-  ExpectNoFileWithoutOwner();
-  ExpectCatalogueEqualsScan(summaries);
-}
-
-void DiskCrashTest::ExpectWholeOrAbsent(Tier& tier, const std::vector<ParkSummary>& summaries) {
-  std::map<ConversationId, std::uint32_t> ends;  // tokens from its begin on, without a gap
-  for (const ParkSummary& summary : summaries) {
-    const absl::Status whole = CheckCrashPark(tier, summary);
-    EXPECT_EQ(whole, absl::OkStatus()) << summary.key.conversation.low << "/" << summary.key.park;
-    std::uint32_t& end =
-        ends.try_emplace(summary.key.conversation, summary.parent_tokens).first->second;
-    EXPECT_EQ(summary.first_token, end)
-        << "a gap before " << summary.key.conversation.low << "/" << summary.key.park;
-    end = summary.first_token + summary.token_count;
-  }
-  for (const ParkSummary& summary : summaries) {
-    if (summary.parent.IsZero()) continue;
-    EXPECT_GE(ends[summary.parent], summary.parent_tokens)
-        << summary.key.conversation.low << " is a fork of what is not there";
-  }
+  const DiskTierOptions options = CrashTierOptions(directory_, encrypted_);
+  ExpectNoFileWithoutOwner(options);
+  ExpectCatalogueEqualsScan(options, root_ + "/scanned", summaries);
 }
 
 void DiskCrashTest::ExpectWhatWasReported(Tier& tier, const std::vector<ParkSummary>& summaries) {
@@ -225,34 +195,6 @@ void DiskCrashTest::ExpectWhatWasReported(Tier& tier, const std::vector<ParkSumm
 void DiskCrashTest::ExpectWithinBudget(const Tier& tier) {
   EXPECT_LE(tier.usage().physical_bytes, kCrashBudgetBytes);
   EXPECT_LE(BlockBytesBelow(directory_), kCrashBudgetBytes);
-}
-
-void DiskCrashTest::ExpectNoFileWithoutOwner() {
-  EXPECT_TRUE(fs::is_empty(directory_ + "/temporary"));
-  for (const auto& entry : fs::directory_iterator(directory_)) {
-    EXPECT_EQ(entry.path().filename().string().find("catalogue."), std::string::npos) << entry;
-  }
-  const auto report =
-      VerifyDiskTier(directory_, false, nullptr, CrashTierOptions(directory_, encrypted_).key);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->findings, std::vector<std::string>{});
-}
-
-void DiskCrashTest::ExpectCatalogueEqualsScan(const std::vector<ParkSummary>& summaries) {
-  const std::string scanned = root_ + "/scanned";
-  fs::remove_all(scanned);
-  fs::create_directory(scanned);
-  // Segments are never written again, so second names are as good as copies.
-  fs::copy(directory_ + "/segments", scanned + "/segments",
-           fs::copy_options::recursive | fs::copy_options::create_hard_links);
-  for (const char* name : {"VERSION", "KEY"}) {
-    if (fs::exists(directory_ + "/" + name)) fs::copy(directory_ + "/" + name, scanned);
-  }
-  auto opened = OpenDiskTier(CrashTierOptions(scanned, encrypted_));
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_EQ(Keys(Summaries(**opened)), Keys(summaries));
-  opened->reset();
-  fs::remove_all(scanned);
 }
 
 }  // namespace parkade::test

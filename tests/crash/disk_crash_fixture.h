@@ -15,6 +15,7 @@
 
 #include "tests/crash/disk_crash_process.h"
 #include "tests/crash/disk_crash_worker.h"
+#include "tests/support/disk_checks.h"
 
 namespace parkade::test {
 
@@ -30,8 +31,6 @@ inline constexpr const char* kCrashPoints[] = {
 inline constexpr const char* kRecoveryPoints[] = {"recovery.scanned", "recovery.flagged",
                                                   "recovery.deleted", "recovery.adopted",
                                                   "recovery.ended",   "recovery.done"};
-
-std::vector<ParkSummary> Summaries(Tier& tier);
 
 // What the reports of all processes so far allow.
 class ExpectedParks {
@@ -70,13 +69,8 @@ class DiskCrashTest : public ::testing::Test {
 
   // Opens the directory and checks every property below.
   void Look();
-  void ExpectWholeOrAbsent(Tier& tier, const std::vector<ParkSummary>& summaries);
   void ExpectWhatWasReported(Tier& tier, const std::vector<ParkSummary>& summaries);
   void ExpectWithinBudget(const Tier& tier);
-  // Closed directory only.
-  void ExpectNoFileWithoutOwner();
-  // A catalogue made from nothing but the segments names the same parks.
-  void ExpectCatalogueEqualsScan(const std::vector<ParkSummary>& summaries);
 
   std::string root_, directory_;
   bool encrypted_ = false;

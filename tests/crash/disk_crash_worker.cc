@@ -16,8 +16,7 @@
 
 #include "absl/time/clock.h"
 #include "src/engine/fake/fake_engine.h"
-#include "src/format/checksum.h"
-#include "tests/support/heap_buffer.h"
+#include "tests/support/disk_checks.h"
 #include "tests/support/power_cut.h"
 
 namespace parkade::test {
@@ -194,22 +193,7 @@ ConversationId CrashConversation(std::uint64_t number) {
 }
 
 absl::Status CheckCrashPark(Tier& tier, const ParkSummary& summary) {
-  auto tokens = tier.ReadTokens(summary.key);
-  if (!tokens.ok()) return tokens.status();
-  if (tokens->size() != summary.token_count) return absl::DataLossError("other tokens");
-  auto extents = tier.ReadExtents(summary.key);
-  if (!extents.ok()) return extents.status();
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < extents->size(); ++i) {
-    auto read = tier.ReadExtent(summary.key, i, MakeHeapBuffer);
-    if (!read.ok()) return read.status();
-    const absl::Span<const char> view((*read)->data(), (*read)->size());
-    if (Checksum(view) != (*extents)[i].checksum) return absl::DataLossError("checksum");
-    if (absl::Status s = CheckSampleBytes(summary.key, i, view); !s.ok()) return s;
-    bytes += view.size();
-  }
-  if (bytes != summary.payload_bytes) return absl::DataLossError("not all of its bytes");
-  return absl::OkStatus();
+  return CheckPark(tier, summary, CheckSampleBytes);
 }
 
 std::vector<std::string> CrashOrder::ToArguments() const {

@@ -63,10 +63,10 @@ TEST_P(DiskPowerCutTest, AfterSyncsThatLied) {
     }
     auto repaired = VerifyDiskTier(directory_, true, nullptr, options.key);
     ASSERT_TRUE(repaired.ok()) << repaired.status();
-    ExpectNoFileWithoutOwner();
+    ExpectNoFileWithoutOwner(options);
     auto opened = OpenDiskTier(options);
     ASSERT_TRUE(opened.ok()) << opened.status();
-    ExpectWholeOrAbsent(**opened, Summaries(**opened));
+    ExpectWholeOrAbsent(**opened, Summaries(**opened), CheckSampleBytes);
     lost += expected_.Lost(Summaries(**opened));
     expected_ = ExpectedParks();
     if (HasFailure()) break;

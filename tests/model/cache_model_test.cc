@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 
+#include "tests/model/random_prompt.h"
 #include "tests/unit/manager_rig.h"
 
 namespace parkade::test {
@@ -74,16 +75,7 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
     return best < kPageTokens ? 0 : best;
   }
 
-  std::vector<Token> MakePrompt() {
-    if (parked_.empty() || Chance(15)) return Tokens(random_(), 1 + Below(500));
-    const std::vector<Token>& text = parked_[Below(static_cast<std::uint32_t>(parked_.size()))];
-    std::size_t keep = text.size();
-    // An edit somewhere, often near a page or an extent's end.
-    if (Chance(40)) keep = 1 + Below(static_cast<std::uint32_t>(text.size()));
-    if (Chance(15)) keep = std::min(text.size(), keep / kPageTokens * kPageTokens + Below(3));
-    keep = std::min<std::size_t>(keep, 3000);
-    return Fork(text, keep, random_(), 1 + Below(Chance(20) ? 500 : 90));
-  }
+  std::vector<Token> MakePrompt() { return RandomPrompt(random_, parked_); }
 
   void Turn() {
     FakeEngine& engine = Engine();
@@ -203,26 +195,6 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
     }
   }
 
-  // With no budget nothing may be left: no pin, no queue, no page, no hidden conversation.
-  void ExpectNothingLeaks() {
-    rig_.Settle();
-    for (const ConversationInfo& info : rig_.cache().List(10000, ConversationId())) {
-      if (info.pinned) {
-        EXPECT_TRUE(rig_.cache().Pin(info.id, false, "").ok());
-      }
-    }
-    for (const TierInfo& tier : rig_.cache().Tiers()) {
-      EXPECT_TRUE(rig_.cache().SetBudget(tier.kind, 0).ok());
-    }
-    EXPECT_TRUE(rig_.cache().List(10000, ConversationId()).empty());
-    EXPECT_EQ(rig_.cache().Queue().spill_queue_bytes, 0u);
-    EXPECT_EQ(rig_.cache().Queue().capture_bytes, 0u);
-    std::uint32_t parks = 0;
-    const auto count = [&](const ParkSummary&) { ++parks; };
-    for (Tier* tier : rig_.tiers()) EXPECT_TRUE(tier->Enumerate(count).ok());
-    EXPECT_EQ(parks, 0u);
-  }
-
   static constexpr std::uint64_t kRamBudget = 128ull << 20;
 
   std::mt19937_64 random_;
@@ -239,7 +211,7 @@ TEST_P(CacheModel, RandomOperations) {
     SCOPED_TRACE("step " + std::to_string(step));
     Step();
   }
-  ExpectNothingLeaks();
+  rig_.ExpectNothingLeaks();
 }
 
 TEST_P(CacheModel, WhileNothingIsGivenUpEveryPrefixIsFound) {
@@ -258,7 +230,7 @@ TEST_P(CacheModel, WhileNothingIsGivenUpEveryPrefixIsFound) {
     ASSERT_TRUE(complete_);
   }
   EXPECT_GT(collapses_, 0);
-  ExpectNothingLeaks();
+  rig_.ExpectNothingLeaks();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CacheModel,

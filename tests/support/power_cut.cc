@@ -31,11 +31,17 @@ void Zero(int fd, std::uint64_t begin, std::uint64_t end) {
 
 }  // namespace
 
-PowerCut::PowerCut(Options options) : options_(std::move(options)), random_(options_.seed) {}
+PowerCut::PowerCut(Options options)
+    : options_(std::move(options)), random_(options_.seed), at_change_(options_.at_change) {}
 
 void PowerCut::Cut() {
   absl::MutexLock lock(&mutex_);
   if (!gone_) CutLocked();
+}
+
+void PowerCut::CutIn(std::uint64_t changes) {
+  absl::MutexLock lock(&mutex_);
+  at_change_ = changes_ + changes;
 }
 
 std::uint64_t PowerCut::changes() const {
@@ -44,7 +50,7 @@ std::uint64_t PowerCut::changes() const {
 }
 
 bool PowerCut::Begin() {
-  if (!gone_ && ++changes_ == options_.at_change) CutLocked();
+  if (!gone_ && ++changes_ == at_change_) CutLocked();
   if (gone_) errno = EIO;
   return !gone_;
 }

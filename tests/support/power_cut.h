@@ -45,6 +45,8 @@ class PowerCut : public disk::FileDoor {
   // Takes away what did not last. Every later change and read fails with EIO; those that come
   // meanwhile wait for the end of this first.
   void Cut();
+  // The same, before the `changes`th change from now on.
+  void CutIn(std::uint64_t changes);
   std::uint64_t changes() const;
 
   int Open(int folder, const char* name, int flags, mode_t mode) override;
@@ -89,6 +91,7 @@ class PowerCut : public disk::FileDoor {
   mutable absl::Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t at_change_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::pair<dev_t, ino_t>, Dirty> dirty_ ABSL_GUARDED_BY(mutex_);

@@ -10,7 +10,6 @@
 
 #include "src/engine/fake/fake_rows.h"
 #include "tests/support/heap_buffer.h"
-#include "tiers/disk/disk_tier.h"
 #include "tiers/ram/ram_tier.h"
 
 namespace parkade::test {
@@ -160,12 +159,18 @@ Rig::~Rig() {
 
 void Rig::Close() { cache_.reset(); }
 
-std::unique_ptr<Tier> Rig::OpenDurable() {
-  if (!options_.disk) return std::make_unique<LentTier>(medium_);
+DiskTierOptions Rig::disk_options() const {
   DiskTierOptions disk;
   disk.directory = folder_;
   disk.budget_bytes = options_.durable_budget_bytes;
   disk.min_free_bytes = options_.disk_min_free_bytes;
+  disk.key = options_.disk_key;
+  return disk;
+}
+
+std::unique_ptr<Tier> Rig::OpenDurable() {
+  if (!options_.disk) return std::make_unique<LentTier>(medium_);
+  DiskTierOptions disk = disk_options();
   disk.files = options_.disk_files;
   absl::StatusOr<std::unique_ptr<Tier>> tier = OpenDiskTier(disk);
   EXPECT_TRUE(tier.ok()) << tier.status();
@@ -266,6 +271,25 @@ Restored Rig::Run(FakeEngine& engine, const std::vector<Token>& prompt, std::uin
   EXPECT_EQ(CheckSums(result.record), "");
   EXPECT_EQ(result.record.reused_tokens, reused);
   return result;
+}
+
+void Rig::ExpectNothingLeaks() {
+  Settle();
+  for (const ConversationInfo& info : cache_->List(10000, ConversationId())) {
+    if (info.pinned) {
+      EXPECT_TRUE(cache_->Pin(info.id, false, "").ok());
+    }
+  }
+  for (const TierInfo& tier : cache_->Tiers()) {
+    EXPECT_TRUE(cache_->SetBudget(tier.kind, 0).ok());
+  }
+  EXPECT_TRUE(cache_->List(10000, ConversationId()).empty());
+  EXPECT_EQ(cache_->Queue().spill_queue_bytes, 0u);
+  EXPECT_EQ(cache_->Queue().capture_bytes, 0u);
+  std::uint32_t parks = 0;
+  const auto count = [&](const ParkSummary&) { ++parks; };
+  for (Tier* tier : tiers_) EXPECT_TRUE(tier->Enumerate(count).ok());
+  EXPECT_EQ(parks, 0u);
 }
 
 LookupRecord Rig::Look(const std::vector<Token>& prompt) {

@@ -12,7 +12,7 @@
 #include "src/engine/fake/fake_engine.h"
 #include "tests/support/faulty_tier.h"
 #include "tests/support/recording_sink.h"
-#include "tiers/disk/file_door.h"
+#include "tiers/disk/disk_tier.h"
 
 namespace parkade::test {
 
@@ -62,6 +62,7 @@ struct RigOptions {
   std::uint64_t durable_budget_bytes = 1ull << 30;
   std::uint64_t disk_min_free_bytes = 0;
   disk::FileDoor* disk_files = nullptr;
+  SharedSealKey disk_key;  // null: not encrypted
 
   RigOptions();
   explicit RigOptions(RigModel which);
@@ -94,6 +95,9 @@ class Rig {
   // Of the disk tier.
   const std::string& folder() const { return folder_; }
 
+  // How the disk tier is opened; its own door is not among it.
+  DiskTierOptions disk_options() const;
+
   // An engine of the rig's model, its layers split by `shares`.
   std::unique_ptr<FakeEngine> MakeEngine(std::vector<int> shares = {1});
   // Parks all that the engine holds, and waits until the queue is empty.
@@ -109,6 +113,9 @@ class Rig {
   LookupRecord Look(const std::vector<Token>& prompt);
   // Steps until the restore has ended.
   Restore::State StepToEnd(Restore& restore, FakeEngine& engine);
+  // With no budget nothing may be left: no pin, no queue, no page, no hidden conversation. The
+  // budgets stay 0.
+  void ExpectNothingLeaks();
 
  private:
   std::unique_ptr<Tier> OpenDurable();

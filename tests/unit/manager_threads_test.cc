@@ -120,18 +120,7 @@ TEST_P(ManagerThreads, ServingGoesOnWhileOthersManage) {
   }
   turns.End();
   for (std::thread& thread : others) thread.join();
-  rig.Settle();
-
-  for (const ConversationInfo& info : rig.cache().List(1000, ConversationId())) {
-    if (info.pinned) {
-      EXPECT_EQ(rig.cache().Pin(info.id, false, ""), absl::OkStatus());
-    }
-  }
-  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kRam, 0).ok());
-  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 0).ok());
-  EXPECT_TRUE(rig.cache().List(1000, ConversationId()).empty());
-  EXPECT_EQ(rig.cache().Queue().capture_bytes, 0u);
-  EXPECT_EQ(rig.cache().Queue().spill_queue_bytes, 0u);
+  rig.ExpectNothingLeaks();
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ManagerThreads,
