@@ -63,7 +63,10 @@ bool CacheImpl::CopyDown(std::size_t from, std::size_t to, const ParkKey& key) {
   for (std::uint32_t i = 0; i < extents->size(); ++i) {
     absl::StatusOr<ExtentBytes> read = tiers_[from]->ReadExtent(
         key, i, [this](std::size_t size) { return capture_pool_->AllocateUncharged(size); });
-    if (!read.ok()) return false;
+    // What is damaged here must not last there.
+    const absl::Status whole = read.ok() ? CheckExtent((*extents)[i], **read) : read.status();
+    if (absl::IsDataLoss(whole)) GiveUpCopy(from, key, whole);
+    if (!whole.ok()) return false;
     bytes += (*read)->size();
     payload.push_back(*std::move(read));
   }

@@ -328,6 +328,8 @@ void LibraryLife::End() {
   rig.Close();
   CountEvents();
   if (DiskEvictions() != evictions_at_will_) will_.durable.clear();
+  // Bytes that could not be read were given up, and what stood on them.
+  if (corrupt_) will_.sessions.clear();
   rig.sink().Reset();
   rig.options().disk_files = nullptr;
   if (faulty_ != nullptr) totals_.faults_hit += faulty_->faults_hit();
@@ -348,6 +350,7 @@ void LibraryLife::CountEvents() {
   totals_.parks += events.parks.size();
   totals_.evictions += events.evictions.size();
   totals_.corrupt += events.corrupt.size();
+  corrupt_ = !events.corrupt.empty();
   totals_.tier_errors += events.errors.size();
   totals_.skipped_parks += events.skips.size();
   for (const auto& line : events.log) will_.log += line.text + "\n";

@@ -93,6 +93,7 @@ class LibraryLife {
   std::atomic<bool> cut_{false};
   bool faults_on_ = false;
   bool had_faults_ = false;
+  bool corrupt_ = false;
   LifeWill will_;
   std::uint64_t evictions_at_will_ = 0;
 };

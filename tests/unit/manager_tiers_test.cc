@@ -427,6 +427,31 @@ TEST(ManagerTiers, AStoreThatFailsIsCountedAndTheRestGoesOn) {
   EXPECT_EQ(errors.front().second, "write: full");
 }
 
+TEST(ManagerTiers, DamagedBytesAreNotCopiedToALowerTier) {
+  Rig rig(Both());
+  Fault full;
+  full.call = TierCall::kStore;
+  full.status = absl::ResourceExhaustedError("full");
+  full.times = 1;
+  rig.durable().AddFault(full);
+  // The copy of the first park, which is made for the second.
+  Fault flip;
+  flip.kind = Fault::Kind::kFlip;
+  flip.times = 1;
+  rig.ram().AddFault(flip);
+  const std::vector<Token> text = ParkThree(rig);
+  EXPECT_EQ(rig.ram().faults_hit(), 1u);
+  EXPECT_EQ(rig.sink().events().corrupt, std::vector<TierKind>{TierKind::kRam});
+  rig.Close();
+  rig.sink().Reset();
+  rig.Open();
+  const auto list = rig.cache().List(10, ConversationId());
+  const std::uint32_t durable = list.empty() ? 0 : list[0].durable_tokens;
+  auto engine = rig.MakeEngine();
+  EXPECT_EQ(rig.Run(*engine, Fork(text, 900, 3, 5)).record.reused_tokens, durable);
+  EXPECT_EQ(rig.sink().events().corrupt.size(), 0u);
+}
+
 TEST(ManagerTiers, AnIdentityThatATierRefusedIsPutLater) {
   Rig rig(Both());
   Fault fault;
