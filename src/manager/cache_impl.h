@@ -261,7 +261,12 @@ class CacheImpl : public ConversationCache {
   // As Tier::Shortfall; for bytes == 0 also where not even an empty park fits.
   std::uint64_t BytesToEvict(std::size_t tier, std::uint64_t bytes) const;
   bool MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason);
-  void RemoveFromTiers(const std::vector<Removal>& removals, EvictReason reason);
+  // What stands on another goes before it: an end in between must not leave it without that. Not
+  // OK: the first failure, after which that tier keeps the rest.
+  absl::Status RemoveFromTiers(std::vector<Removal> removals, EvictReason reason);
+  // Takes a park out of one tier's books, and what can't be without it out of all.
+  void TakeOut(std::size_t tier, Handle handle, std::uint32_t park, std::vector<Removal>* out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes a park out of one tier because its bytes can't be trusted or are not there.
   // False: the tier does not hold it.
   bool DropPark(std::size_t tier, const ParkKey& key, EvictReason reason);
@@ -285,9 +290,8 @@ class CacheImpl : public ConversationCache {
   // Of one tier (tier bit) or of all (0). `pinning`: pinned conversations stay there.
   Snapshot TakeSnapshot(std::uint8_t tier, bool pinning) const ABSL_LOCKS_EXCLUDED(mu_);
   struct Victims {
-    std::vector<ParkKey> keys;
-    std::uint64_t bytes = 0;
-    std::vector<Removal> cascade;  // of other tiers
+    std::uint64_t bytes = 0;  // of the chosen ones
+    std::vector<Removal> removals;
   };
   bool TakeVictims(std::size_t tier, std::uint64_t shortfall, Victims* taken)
       ABSL_LOCKS_EXCLUDED(mu_);

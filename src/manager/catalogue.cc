@@ -190,12 +190,18 @@ void Catalogue::ErasePages(Handle handle, const ParkState& park, std::uint32_t f
   }
 }
 
+std::uint32_t Catalogue::DepthOf(Handle handle) const {
+  std::uint32_t depth = 0;
+  for (handle = Get(handle)->parent; handle != kNoHandle; handle = Get(handle)->parent) ++depth;
+  return depth;
+}
+
 void Catalogue::RemovePark(Conversation* conversation, std::size_t position,
                            std::vector<Removal>* out) {
   ParkState& park = conversation->parks[position];
   ErasePages(FindId(conversation->id), park, 0, !conversation->forgotten);
   out->push_back(Removal{park.tiers, ParkKey{conversation->id, park.park}, park.bytes,
-                         conversation->forgotten});
+                         conversation->forgotten, DepthOf(FindId(conversation->id))});
   Release(park);
   Count(conversation, park, -1);
   conversation->parks.erase(conversation->parks.begin() + static_cast<std::ptrdiff_t>(position));

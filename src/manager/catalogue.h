@@ -97,6 +97,7 @@ struct Removal {
   ParkKey key;
   std::uint64_t bytes = 0;
   bool forgotten = false;  // a person asked for it: no text may stay behind
+  std::uint32_t depth = 0;  // forks above it: what stands on another is deeper
 };
 
 class Catalogue {
@@ -132,6 +133,9 @@ class Catalogue {
   // and bytes in the catalogue and the index. Returns `summary` with the same added.
   ParkSummary GrowPark(Handle handle, ParkState* park, ParkSummary summary,
                        const ParkSummary& piece);
+
+  // How many conversations it stands on.
+  std::uint32_t DepthOf(Handle handle) const;
 
   // Clears tier bits of a park. When nothing holds it any more it goes, with every later park of
   // the conversation and every fork that stands on them; all of that is returned for removal.

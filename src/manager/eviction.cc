@@ -127,13 +127,8 @@ bool CacheImpl::TakePlanned(std::size_t tier, std::uint64_t shortfall, Victims* 
       const PlannedVictim& victim = plan.victims[plan.next++];
       const ParkState* park = StillVictim(tier, victim);
       if (park == nullptr) continue;
-      taken->keys.push_back(victim.key);
       taken->bytes += park->bytes;
-      // The removal of a park that nobody holds takes along what stands on it.
-      const Handle handle = catalogue_.FindId(victim.key.conversation);
-      for (Removal& removal : catalogue_.ClearTiers(handle, victim.key.park, Bit(tier))) {
-        taken->cascade.push_back(std::move(removal));
-      }
+      TakeOut(tier, catalogue_.FindId(victim.key.conversation), victim.key.park, &taken->removals);
     }
     if (plan.next < plan.victims.size()) continue;
     plan = EvictionPlan();
@@ -158,7 +153,7 @@ bool CacheImpl::TakeVictims(std::size_t tier, std::uint64_t shortfall, Victims* 
                               seen.last_used_unix_ms, seen.hits});
     }
   }
-  if (plan.victims.empty()) return !taken->keys.empty();
+  if (plan.victims.empty()) return !taken->removals.empty();
   {
     absl::MutexLock lock(&mu_);
     eviction_plans_[tier] = std::move(plan);
@@ -184,39 +179,58 @@ bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reas
     Victims taken;
     if (!TakeVictims(tier, shortfall, &taken)) return false;
     // All of them were used meanwhile: others are chosen.
-    if (taken.keys.empty()) continue;
+    if (taken.removals.empty()) continue;
     if (reason == EvictReason::kBudget && tiers_[tier]->usage().floor_limits_budget) {
       reason = EvictReason::kMinFree;
     }
-    // First what stands on the victims: a crash in between must not leave it without them.
-    RemoveFromTiers(taken.cascade, reason);
-    const absl::Status removed = tiers_[tier]->Remove(taken.keys);
-    if (!removed.ok()) ReportTierError(tier, "remove", removed);
-    sink_->OnEvict(tiers_[tier]->kind(), reason, taken.bytes);
-    if (!removed.ok()) return false;
+    if (!RemoveFromTiers(std::move(taken.removals), reason).ok()) return false;
   }
   return BytesToEvict(tier, bytes) == 0;
 }
 
-void CacheImpl::RemoveFromTiers(const std::vector<Removal>& removals, EvictReason reason) {
+void CacheImpl::TakeOut(std::size_t tier, Handle handle, std::uint32_t park,
+                        std::vector<Removal>* out) {
+  const Conversation* conversation = catalogue_.Get(handle);
+  Removal own{Bit(tier), ParkKey{conversation->id, park}, conversation->FindPark(park)->bytes,
+              false, catalogue_.DepthOf(handle)};
+  for (Removal& removal : catalogue_.ClearTiers(handle, park, Bit(tier))) {
+    if (removal.key == own.key) {
+      own.forgotten = removal.forgotten;
+    } else if (removal.tiers != 0) {
+      out->push_back(std::move(removal));
+    }
+  }
+  out->push_back(std::move(own));
+}
+
+absl::Status CacheImpl::RemoveFromTiers(std::vector<Removal> removals, EvictReason reason) {
+  std::stable_sort(removals.begin(), removals.end(),
+                   [](const Removal& a, const Removal& b) { return a.depth > b.depth; });
+  // What goes in one call goes at once; of forgotten ones that is a conversation.
+  const auto together = [](const Removal& a, const Removal& b) {
+    return a.forgotten == b.forgotten && (!a.forgotten || a.key.conversation == b.key.conversation);
+  };
+  absl::Status first;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    std::vector<ParkKey> keys;
-    std::map<ConversationId, std::vector<ParkKey>> forgotten;
+    std::vector<Removal> here;
     std::uint64_t bytes = 0;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      if (removal.forgotten) {
-        forgotten[removal.key.conversation].push_back(removal.key);
-      } else {
-        keys.push_back(removal.key);
-      }
+      here.push_back(removal);
       bytes += removal.bytes;
     }
-    if (keys.empty() && forgotten.empty()) continue;
-    absl::Status removed = keys.empty() ? absl::OkStatus() : tiers_[tier]->Remove(keys);
-    for (const auto& [id, parks] : forgotten) removed.Update(tiers_[tier]->Forget(id, parks));
+    if (here.empty()) continue;
+    absl::Status removed;
+    for (std::size_t at = 0; at < here.size() && removed.ok();) {
+      const Removal& begin = here[at];
+      std::vector<ParkKey> keys;
+      while (at < here.size() && together(begin, here[at])) keys.push_back(here[at++].key);
+      removed = begin.forgotten ? tiers_[tier]->Forget(begin.key.conversation, keys)
+                                : tiers_[tier]->Remove(keys);
+    }
     if (!removed.ok()) ReportTierError(tier, "remove", removed);
     sink_->OnEvict(tiers_[tier]->kind(), reason, bytes);
+    first.Update(removed);
   }
   // What another tier has stays known: whoever goes on with it is recognised to its last token.
   absl::MutexLock lock(&mu_);
@@ -227,6 +241,7 @@ void CacheImpl::RemoveFromTiers(const std::vector<Removal>& removals, EvictReaso
     }
     tokens_.Erase(removal.key);
   }
+  return first;
 }
 
 bool CacheImpl::DropPark(std::size_t tier, const ParkKey& key, EvictReason reason) {
@@ -237,11 +252,10 @@ bool CacheImpl::DropPark(std::size_t tier, const ParkKey& key, EvictReason reaso
     if (handle == kNoHandle) return false;
     const ParkState* park = catalogue_.Get(handle)->FindPark(key.park);
     if (park == nullptr || (park->tiers & Bit(tier)) == 0) return false;
-    const std::uint64_t bytes = park->bytes;
-    removals = catalogue_.ClearTiers(handle, key.park, Bit(tier));
-    removals.push_back(Removal{Bit(tier), key, bytes});
+    TakeOut(tier, handle, key.park, &removals);
   }
-  RemoveFromTiers(removals, reason);
+  // swallow: it was reported, and the tier's books are without it already.
+  RemoveFromTiers(std::move(removals), reason).IgnoreError();
   return true;
 }
 
@@ -287,14 +301,12 @@ void CacheImpl::EnforceSlots() {
         Conversation* conversation = catalogue_.Get(handle);
         ParkState* park = conversation == nullptr ? nullptr : conversation->FindPark(number);
         if (park == nullptr) continue;
-        removals.push_back(Removal{Bit(tier), ParkKey{conversation->id, number}, park->bytes});
-        for (Removal& removal : catalogue_.ClearTiers(handle, number, Bit(tier))) {
-          if (removal.tiers != 0) removals.push_back(std::move(removal));
-        }
+        TakeOut(tier, handle, number, &removals);
       }
     }
   }
-  RemoveFromTiers(removals, EvictReason::kSlots);
+  // swallow: as in DropPark.
+  RemoveFromTiers(std::move(removals), EvictReason::kSlots).IgnoreError();
 }
 
 }  // namespace parkade

@@ -180,12 +180,16 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   if (shared.has_value()) EraseShared(id, *std::move(shared));
   absl::Status forgotten;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    // By conversation: the last fork of one that was forgotten before takes it along.
-    std::map<ConversationId, std::vector<ParkKey>> keys = {{id, {}}};
+    // By conversation, what stands on another before it: the last fork of one that was forgotten
+    // before takes it along.
+    std::vector<std::pair<ConversationId, std::vector<ParkKey>>> keys = {{id, {}}};
     std::uint64_t bytes = 0;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      keys[removal.key.conversation].push_back(removal.key);
+      if (!(keys.back().first == removal.key.conversation)) {
+        keys.push_back({removal.key.conversation, {}});
+      }
+      keys.back().second.push_back(removal.key);
       bytes += removal.bytes;
     }
     for (const auto& [conversation, parks] : keys) {

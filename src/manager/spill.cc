@@ -167,7 +167,8 @@ void CacheImpl::FinishPending(const std::shared_ptr<PendingPark>& pending) {
     pending->payload.clear();
   }
   SubmitPublish(pending->record->summary.key.conversation);
-  RemoveFromTiers(removals, EvictReason::kBudget);
+  // swallow: it was reported, and nobody waits for this.
+  RemoveFromTiers(std::move(removals), EvictReason::kBudget).IgnoreError();
   // What was queued could not leave the RAM tier.
   EnforceSlots();
 }

@@ -71,11 +71,8 @@ CacheImpl::Victims CacheImpl::TakeSuperseded(std::size_t tier,
       const ParkState* park = catalogue_.Get(handle)->FindPark(key.park);
       if (park == nullptr || (park->tiers & Bit(tier)) == 0) continue;
       if (park->pins > 0 || park->pending != nullptr) break;
-      taken.keys.push_back(key);
       taken.bytes += park->bytes;
-      for (Removal& removal : catalogue_.ClearTiers(handle, key.park, Bit(tier))) {
-        if (removal.tiers != 0) taken.cascade.push_back(std::move(removal));
-      }
+      TakeOut(tier, handle, key.park, &taken.removals);
       if (catalogue_.FindId(key.conversation) == kNoHandle) break;
     }
   }
@@ -130,17 +127,15 @@ void CacheImpl::ThinCheckpoints(std::size_t tier) {
   for (const std::size_t i : ChooseSuperseded(candidates, bytes - keep)) {
     chosen.push_back(std::move(found[i]));
   }
-  const Victims taken = TakeSuperseded(tier, chosen);
+  Victims taken = TakeSuperseded(tier, chosen);
   if (bytes - taken.bytes > keep) {
     // Some are in use or queued: their turn comes without another write.
     absl::MutexLock lock(&mu_);
     thinning_[tier].share = 0;
   }
-  if (taken.keys.empty()) return;
-  RemoveFromTiers(taken.cascade, EvictReason::kSuperseded);
-  const absl::Status removed = tiers_[tier]->Remove(taken.keys);
-  if (!removed.ok()) ReportTierError(tier, "remove", removed);
-  sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kSuperseded, taken.bytes);
+  if (taken.removals.empty()) return;
+  // swallow: it was reported; the next write thins again.
+  RemoveFromTiers(std::move(taken.removals), EvictReason::kSuperseded).IgnoreError();
 }
 
 }  // namespace parkade

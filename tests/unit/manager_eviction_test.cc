@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/unit/manager_rig.h"
 
@@ -188,6 +189,47 @@ TEST(ManagerRanks, AreTheOrderInWhichConversationsLeaveTheDisk) {
   options.durable = true;
   Rig rig(options);
   ExpectRanksAreTheOrder(rig, TierKind::kDisk, rig.durable(), 0);
+}
+
+// The keys of every removal from the tier, in the order of the calls.
+std::vector<std::vector<ParkKey>> RemovalsFrom(FaultyTier& tier, const std::function<void()>& act) {
+  std::vector<std::vector<ParkKey>> calls;
+  tier.SetObserver([&calls](const CallSubject& call) {
+    if (call.call != TierCall::kRemove && call.call != TierCall::kForget) return;
+    if (!call.keys.empty()) calls.emplace_back(call.keys.begin(), call.keys.end());
+  });
+  act();
+  tier.SetObserver(nullptr);
+  return calls;
+}
+
+// A process that ends between two calls must not leave a fork without what it stands on. Ids are
+// random, so their order must not matter: several times.
+TEST(ManagerRemoval, AForkGoesBeforeTheForgottenOneThatItStandsOn) {
+  for (int round = 0; round < 8; ++round) {
+    SCOPED_TRACE(round);
+    RigOptions options;
+    options.ram = false;
+    options.cache.ram_budget_bytes = 0;
+    options.durable = true;
+    Rig rig(options);
+    auto engine = rig.MakeEngine();
+    engine->Append(Tokens(1, 300));
+    const ConversationId parent = rig.Park(*engine).conversation;
+    rig.Run(*engine, Fork(engine->tokens(), 200, 2, 100));
+    const ConversationId fork = rig.Park(*engine).conversation;
+    EXPECT_EQ(*rig.cache().Forget(parent), 200u);
+    const auto calls = RemovalsFrom(rig.durable(), [&] {
+      if (round % 2 == 0) {
+        EXPECT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 0).ok());
+      } else {
+        EXPECT_TRUE(rig.cache().Forget(fork).ok());
+      }
+    });
+    ASSERT_EQ(calls.size(), 2u);
+    EXPECT_EQ(calls[0].front().conversation, fork);
+    EXPECT_EQ(calls[1].front().conversation, parent);
+  }
 }
 
 }  // namespace
