@@ -47,6 +47,8 @@ struct ConversationAttributes {
   // Position the name stands for. Without a name and not zero: the conversation was forgotten, and
   // what it has up to here is kept for forks only.
   std::uint32_t name_tokens = 0;
+
+  bool forgotten() const { return name.empty() && name_tokens > 0; }
 };
 
 struct StoredIdentity {
@@ -105,7 +107,8 @@ class Tier {
 
   // Rows first (synced where durable), then bytes. Unknown keys are ignored.
   virtual absl::Status Remove(absl::Span<const ParkKey> keys) = 0;
-  // Removes a conversation's parks and attributes so that no text of it stays behind.
+  // Removes a conversation's parks and attributes so that no text of it stays behind. Attributes
+  // that say it was forgotten before stay as long as parks of it do.
   virtual absl::Status Forget(const ConversationId& conversation,
                               absl::Span<const ParkKey> keys) = 0;
 

@@ -198,7 +198,7 @@ absl::Status CacheImpl::Rewarm() {
         const Handle handle = catalogue_.FindId(attributes.conversation);
         if (handle == kNoHandle) return;
         catalogue_.Get(handle)->attributes = attributes;
-        if (attributes.name.empty() && attributes.name_tokens > 0) {
+        if (attributes.forgotten()) {
           forgotten.push_back(attributes.conversation);
         }
       });
@@ -389,7 +389,11 @@ void CacheImpl::HousekeepingLoop() {
       if (mu_.AwaitWithTimeout(absl::Condition(&stop), absl::Seconds(1))) return;
       ranks_ = nullptr;  // nobody pays for its memory for long
     }
-    for (const auto& tier : tiers_) tier->Tick();
+    for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
+      tiers_[tier]->Tick();
+      // swallow: it was reported when it was refused first.
+      if (tiers_[tier]->usage().state == "up") RemoveRefused(tier).IgnoreError();
+    }
     TrimIndex();
     AdjustRamBudget();
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {

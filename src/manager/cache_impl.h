@@ -264,6 +264,11 @@ class CacheImpl : public ConversationCache {
   // What stands on another goes before it: an end in between must not leave it without that. Not
   // OK: the first failure, after which that tier keeps the rest.
   absl::Status RemoveFromTiers(std::vector<Removal> removals, EvictReason reason);
+  // The same from one tier, and nobody is told. What the tier refuses is asked of it again, before
+  // anything else is removed from it or stored in it, and every second.
+  absl::Status RemoveInOrder(std::size_t tier, std::vector<Removal> removals);
+  // OK where nothing waits.
+  absl::Status RemoveRefused(std::size_t tier);
   // Takes a park out of one tier's books, and what can't be without it out of all.
   void TakeOut(std::size_t tier, Handle handle, std::uint32_t park, std::vector<Removal>* out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -434,7 +439,8 @@ class CacheImpl : public ConversationCache {
   std::uint64_t pending_parks_ ABSL_GUARDED_BY(mu_) = 0;
   double spill_bytes_per_second_ ABSL_GUARDED_BY(mu_) = 200e6;
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);  // by tier
+  std::map<std::size_t, std::vector<Removal>> refused_ ABSL_GUARDED_BY(mu_);  // by tier
+  std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);   // by tier
   mutable std::shared_ptr<const Ranks> ranks_ ABSL_GUARDED_BY(mu_);
   std::map<std::size_t, ThinningState> thinning_ ABSL_GUARDED_BY(mu_);  // by tier
   std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit

@@ -203,31 +203,64 @@ void CacheImpl::TakeOut(std::size_t tier, Handle handle, std::uint32_t park,
   out->push_back(std::move(own));
 }
 
-absl::Status CacheImpl::RemoveFromTiers(std::vector<Removal> removals, EvictReason reason) {
+absl::Status CacheImpl::RemoveInOrder(std::size_t tier, std::vector<Removal> removals) {
+  const std::uint8_t bit = Bit(tier);
+  std::erase_if(removals, [bit](const Removal& each) { return (each.tiers & bit) == 0; });
   std::stable_sort(removals.begin(), removals.end(),
                    [](const Removal& a, const Removal& b) { return a.depth > b.depth; });
+  {
+    // What was refused may stand on what goes now, never the other way round.
+    absl::MutexLock lock(&mu_);
+    std::vector<Removal>& refused = refused_[tier];
+    removals.insert(removals.begin(), refused.begin(), refused.end());
+    refused.clear();
+  }
   // What goes in one call goes at once; of forgotten ones that is a conversation.
   const auto together = [](const Removal& a, const Removal& b) {
     return a.forgotten == b.forgotten && (!a.forgotten || a.key.conversation == b.key.conversation);
   };
+  for (std::size_t at = 0; at < removals.size();) {
+    const Removal& first = removals[at];
+    std::size_t end = at;
+    std::vector<ParkKey> keys;
+    while (end < removals.size() && together(first, removals[end])) {
+      keys.push_back(removals[end++].key);
+    }
+    const absl::Status removed = first.forgotten
+                                     ? tiers_[tier]->Forget(first.key.conversation, keys)
+                                     : tiers_[tier]->Remove(keys);
+    if (!removed.ok()) {
+      absl::MutexLock lock(&mu_);
+      std::vector<Removal>& refused = refused_[tier];
+      refused.insert(refused.begin(), removals.begin() + static_cast<std::ptrdiff_t>(at),
+                     removals.end());
+      return removed;
+    }
+    at = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CacheImpl::RemoveRefused(std::size_t tier) {
+  {
+    absl::MutexLock lock(&mu_);
+    if (refused_[tier].empty()) return absl::OkStatus();
+  }
+  return RemoveInOrder(tier, {});
+}
+
+absl::Status CacheImpl::RemoveFromTiers(std::vector<Removal> removals, EvictReason reason) {
   absl::Status first;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    std::vector<Removal> here;
     std::uint64_t bytes = 0;
+    bool any = false;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      here.push_back(removal);
+      any = true;
       bytes += removal.bytes;
     }
-    if (here.empty()) continue;
-    absl::Status removed;
-    for (std::size_t at = 0; at < here.size() && removed.ok();) {
-      const Removal& begin = here[at];
-      std::vector<ParkKey> keys;
-      while (at < here.size() && together(begin, here[at])) keys.push_back(here[at++].key);
-      removed = begin.forgotten ? tiers_[tier]->Forget(begin.key.conversation, keys)
-                                : tiers_[tier]->Remove(keys);
-    }
+    if (!any) continue;
+    const absl::Status removed = RemoveInOrder(tier, removals);
     if (!removed.ok()) ReportTierError(tier, "remove", removed);
     sink_->OnEvict(tiers_[tier]->kind(), reason, bytes);
     first.Update(removed);

@@ -180,21 +180,17 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   if (shared.has_value()) EraseShared(id, *std::move(shared));
   absl::Status forgotten;
   for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    // By conversation, what stands on another before it: the last fork of one that was forgotten
-    // before takes it along.
-    std::vector<std::pair<ConversationId, std::vector<ParkKey>>> keys = {{id, {}}};
     std::uint64_t bytes = 0;
+    bool any = false;
     for (const Removal& removal : removals) {
       if ((removal.tiers & Bit(tier)) == 0) continue;
-      if (!(keys.back().first == removal.key.conversation)) {
-        keys.push_back({removal.key.conversation, {}});
-      }
-      keys.back().second.push_back(removal.key);
+      any = any || removal.key.conversation == id;
       bytes += removal.bytes;
     }
-    for (const auto& [conversation, parks] : keys) {
-      forgotten.Update(tiers_[tier]->Forget(conversation, parks));
-    }
+    // The last fork of one that was forgotten before takes it along.
+    absl::Status removed = RemoveInOrder(tier, removals);
+    if (removed.ok() && !any) removed = tiers_[tier]->Forget(id, {});  // its name and uses
+    forgotten.Update(removed);
     // Without the mark a restart would bring it back.
     if (kept > 0 && tiers_[tier]->durable()) {
       forgotten.Update(tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&mark, 1), true));

@@ -334,7 +334,8 @@ bool CacheImpl::StoreCopy(std::size_t tier, const ParkRecord& record,
                           const std::vector<ExtentBytes>& payload) {
   const ParkKey key = record.summary.key;
   const absl::Time begin = absl::Now();
-  absl::Status stored = PutIdentityInto(tier, record.summary.identity);
+  absl::Status stored = RemoveRefused(tier);
+  if (stored.ok()) stored = PutIdentityInto(tier, record.summary.identity);
   if (stored.ok()) stored = tiers_[tier]->Store(record, payload);
   // AlreadyExists: somebody else stores it too, and notes it; or it is being removed just now.
   if (!stored.ok()) return absl::IsAlreadyExists(stored) && Holds(tier, key);
@@ -364,10 +365,8 @@ bool CacheImpl::NoteStored(std::size_t tier, const ParkKey& key) {
       return true;
     }
   }
-  const auto keys = absl::MakeConstSpan(&key, 1);
   // No text of a forgotten conversation may stay behind.
-  const absl::Status undone =
-      conversation_gone ? tiers_[tier]->Forget(key.conversation, keys) : tiers_[tier]->Remove(keys);
+  const absl::Status undone = RemoveInOrder(tier, {Removal{Bit(tier), key, 0, conversation_gone}});
   if (!undone.ok()) ReportTierError(tier, "remove", undone);
   return false;
 }

@@ -111,7 +111,8 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
   }
   const TierKind kind = tiers_[tier]->kind();
   const bool durable = tiers_[tier]->durable();
-  const absl::Status known = PutIdentityInto(tier, record->summary.identity);
+  absl::Status known = RemoveRefused(tier);
+  if (known.ok()) known = PutIdentityInto(tier, record->summary.identity);
   if (!known.ok()) {
     ReportTierError(tier, "write", known);
     return false;

@@ -74,6 +74,31 @@ TEST_P(TierConformance, ForgetTakesParksAndAttributesOfOneConversation) {
   EXPECT_EQ(tier().Forget(Conversation(14), {}), absl::OkStatus());
 }
 
+// Less of it is needed now; a restart must not bring the rest of it back.
+TEST_P(TierConformance, WhatSaysThatItWasForgottenStaysWithItsParks) {
+  Open();
+  const SamplePark gone = MakePlainPark({Conversation(0), 1}, 100000);
+  const SamplePark needed = MakePlainPark({Conversation(0), 0}, 100000);  // by a fork
+  for (const SamplePark* park : {&gone, &needed}) {
+    ASSERT_EQ(Put(*park, PlainLayout(100000)), absl::OkStatus());
+  }
+  ConversationAttributes mark;
+  mark.conversation = Conversation(0);
+  mark.name_tokens = 64;
+  ASSERT_TRUE(mark.forgotten());
+  ASSERT_EQ(tier().WriteAttributes({mark}, true), absl::OkStatus());
+  ASSERT_EQ(tier().Forget(Conversation(0), {gone.key()}), absl::OkStatus());
+  for (int round = 0; round < (GetParam().durable ? 2 : 1); ++round) {
+    ExpectNotHeld(gone.key());
+    ExpectHeld(needed);
+    ASSERT_EQ(Attributes().size(), 1u);
+    EXPECT_TRUE(Attributes()[0].forgotten());
+    if (GetParam().durable) Open();
+  }
+  ASSERT_EQ(tier().Forget(Conversation(0), {needed.key()}), absl::OkStatus());
+  EXPECT_EQ(Attributes().size(), 0u);
+}
+
 TEST_P(DurableTier, ForgottenTextIsNotOnTheMedium) {
   Open();
   SampleParkSpec spec = MixedSpec({Conversation(1), 0});

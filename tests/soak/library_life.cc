@@ -131,6 +131,19 @@ void LibraryLife::Open() {
     rig.options().disk_files = faulty_.get();
   }
   rig.Open();
+  // For a person who looks for a cause: what the disk was asked, in this order.
+  rig.durable().SetObserver([this](const CallSubject& call) {
+    if (call.keys.empty() || (call.call != TierCall::kStore && call.call != TierCall::kRemove &&
+                              call.call != TierCall::kForget)) {
+      return;
+    }
+    std::string line = call.call == TierCall::kStore ? "store" : "remove";
+    if (call.call == TierCall::kForget) line = "forget";
+    for (const ParkKey& key : call.keys) {
+      line += " " + ToHex(key.conversation).substr(0, 8) + "/" + std::to_string(key.park);
+    }
+    Log(line);
+  });
   if (power_ != nullptr) power_->CutIn(1 + Below(3000));
 }
 
@@ -154,6 +167,7 @@ LifeWill LibraryLife::Run(ProcessSample* held) {
 
 void LibraryLife::Step() {
   const std::uint32_t what = Below(100);
+  Log("step " + std::to_string(what) + ", " + user_.rig->durable().usage().state);
   if (what < 62) return Turn();
   if (what < 70) return Abandon();
   if (what < 74) return SaveSession();
@@ -274,6 +288,7 @@ void LibraryLife::ChangeFaults() {
   faulty_->ClearFaults();
   faulty_->SetDisk(user_.rig->folder(), 1ull << 40, 0);
   faults_on_ = !faults_on_ && Chance(80);
+  Log("no faults");
   if (!faults_on_) return;
   had_faults_ = true;
   const std::vector<FileFault> faults = FileFaults();
@@ -283,11 +298,21 @@ void LibraryLife::ChangeFaults() {
     fault.skip = Below(20);
     fault.at = random_();
     faulty_->AddFault(fault);
+    Log("fault of call " + std::to_string(static_cast<int>(fault.call)) + ", kind " +
+        std::to_string(static_cast<int>(fault.kind)) + ", errno " + std::to_string(fault.error) +
+        ", " + fault.path);
   } else if (which == faults.size()) {
     faulty_->SetDisk(user_.rig->folder(), 0, 0);  // others have it all
+    Log("a full disk");
   } else {
     faulty_->FailChanges(which == faults.size() + 1 ? EROFS : ENOSPC);
+    Log("no changes");
   }
+}
+
+void LibraryLife::Log(const std::string& line) {
+  absl::MutexLock lock(&log_mutex_);
+  log_ += line + "\n";
 }
 
 std::uint64_t LibraryLife::DiskEvictions() const {
@@ -329,6 +354,7 @@ void LibraryLife::End() {
   CountEvents();
   if (DiskEvictions() != evictions_at_will_) will_.durable.clear();
   // Bytes that could not be read were given up, and what stood on them.
+  will_.damaged = corrupt_;
   if (corrupt_) will_.sessions.clear();
   rig.sink().Reset();
   rig.options().disk_files = nullptr;
@@ -353,8 +379,10 @@ void LibraryLife::CountEvents() {
   corrupt_ = !events.corrupt.empty();
   totals_.tier_errors += events.errors.size();
   totals_.skipped_parks += events.skips.size();
-  for (const auto& line : events.log) will_.log += line.text + "\n";
-  for (const auto& [tier, what] : events.errors) will_.log += what + "\n";
+  for (const auto& line : events.log) Log(line.text);
+  for (const auto& [tier, what] : events.errors) Log(what);
+  absl::MutexLock lock(&log_mutex_);
+  will_.log = std::move(log_);
 }
 
 }  // namespace parkade::test

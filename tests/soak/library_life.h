@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/soak/soak_report.h"
 #include "tests/support/faulty_files.h"
 #include "tests/support/power_cut.h"
@@ -40,6 +42,8 @@ struct LifeTotals {
 struct LifeWill {
   // False: somebody said that it was there when it was not, or gave up damaged bytes.
   bool binding = true;
+  // Some parks were found damaged: what stood on one of them goes at the latest when a cache opens.
+  bool damaged = false;
   std::map<ConversationId, std::uint32_t> durable;
   std::map<std::string, std::vector<Token>> sessions;
   std::set<ConversationId> forgotten;
@@ -81,6 +85,7 @@ class LibraryLife {
   void NoteWill();
   void End();
   void CountEvents();
+  void Log(const std::string& line);
   std::uint64_t DiskEvictions() const;
   std::optional<ConversationInfo> AnyConversation();
 
@@ -95,6 +100,8 @@ class LibraryLife {
   bool had_faults_ = false;
   bool corrupt_ = false;
   LifeWill will_;
+  absl::Mutex log_mutex_;
+  std::string log_ ABSL_GUARDED_BY(log_mutex_);
   std::uint64_t evictions_at_will_ = 0;
 };
 

@@ -121,6 +121,10 @@ class LibrarySoak : public ::testing::Test {
   void Look(LibraryUser& user, LifeWill& will) {
     const DiskTierOptions options = user.rig->disk_options();
     std::vector<ParkSummary> summaries;
+    if (will.damaged) {
+      user.rig->Open();
+      user.rig->Close();
+    }
     {
       auto opened = OpenDiskTier(options);
       ASSERT_TRUE(opened.ok()) << opened.status();

@@ -273,6 +273,9 @@ class Life:
                    "idle slots")
         server.wait_parked()
         server.check_identity()
+        back = box.forgotten & {c["id"] for c in server.conversations()}
+        if back:
+            raise AssertionError(f"{box.name}: forgotten, and listed again: {sorted(back)}")
         metrics = server.metrics()
         box.hits = {tier: int(metrics.get_one("parkade_hit_tokens_total", tier=tier))
                     for tier in ("slot", "ram", "disk")}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "tests/unit/manager_rig.h"
 
@@ -230,6 +231,73 @@ TEST(ManagerRemoval, AForkGoesBeforeTheForgottenOneThatItStandsOn) {
     EXPECT_EQ(calls[0].front().conversation, fork);
     EXPECT_EQ(calls[1].front().conversation, parent);
   }
+}
+
+// Of a forgotten chat a fork keeps less now. The process is killed: nothing is written at its end.
+TEST(ManagerRemoval, AForgottenOneStaysForgottenWhenItsForksGo) {
+  RigOptions options;
+  options.ram = false;
+  options.cache.ram_budget_bytes = 0;
+  options.disk = true;
+  Rig rig(options);
+  auto engine = rig.MakeEngine();
+  std::vector<ConversationId> forks;
+  std::optional<ConversationId> parent;
+  for (const std::uint32_t tokens : {150u, 300u}) {
+    engine->Append(Tokens(tokens, 150));
+    parent = rig.Park(*engine).conversation;
+  }
+  const std::vector<Token> text = engine->tokens();
+  for (const std::uint32_t at : {100u, 200u}) {
+    rig.Run(*engine, Fork(text, at, at, 100));
+    forks.push_back(rig.Park(*engine).conversation);
+  }
+  EXPECT_EQ(*rig.cache().Forget(*parent), 200u);
+  EXPECT_TRUE(rig.cache().Forget(forks[1]).ok());
+  Fault dead;
+  for (const TierCall call : {TierCall::kWriteAttributes, TierCall::kStore, TierCall::kRemove}) {
+    dead.call = call;
+    rig.durable().AddFault(dead);
+  }
+  rig.Close();
+  rig.Open();
+  const auto list = rig.cache().List(10, ConversationId());
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].id, forks[0]);
+}
+
+// Nothing would ask for it again: it would take room until the next start, and be back then.
+TEST(ManagerRemoval, WhatATierRefusedToRemoveGoesLater) {
+  RigOptions options;
+  options.ram = false;
+  options.cache.ram_budget_bytes = 0;
+  options.durable = true;
+  Rig rig(options);
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 300));
+  const ConversationId forgotten = rig.Park(*engine).conversation;
+  rig.Run(*engine, Tokens(2, 300));
+  const ConversationId evicted = rig.Park(*engine).conversation;
+  Fault refusal;
+  for (const TierCall call : {TierCall::kRemove, TierCall::kForget}) {
+    refusal.call = call;
+    rig.durable().AddFault(refusal);
+  }
+  EXPECT_FALSE(rig.cache().Forget(forgotten).ok());
+  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 0).ok());
+  EXPECT_TRUE(rig.cache().List(10, ConversationId()).empty());
+  EXPECT_EQ(rig.sink().events().errors.size(), 1u);
+  EXPECT_TRUE(rig.cache().SetBudget(TierKind::kDisk, 1ull << 30).ok());
+  rig.durable().ClearFaults();
+  rig.Run(*engine, Tokens(3, 300));
+  const ConversationId stored = rig.Park(*engine).conversation;
+  std::vector<ConversationId> held;
+  EXPECT_TRUE(
+      rig.durable()
+          .Enumerate([&](const ParkSummary& park) { held.push_back(park.key.conversation); })
+          .ok());
+  EXPECT_EQ(held, std::vector<ConversationId>{stored});
+  EXPECT_FALSE(stored == evicted);
 }
 
 }  // namespace

@@ -100,6 +100,12 @@ absl::Status DiskTier::WriteTombstone(const ConversationId& conversation,
   return absl::OkStatus();
 }
 
+bool DiskTier::WasForgotten(const ConversationId& conversation) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = names_.find(conversation);
+  return it != names_.end() && it->second.attributes.forgotten();
+}
+
 // The tombstone of an earlier Forget of the same conversation, and what it names: the new one takes
 // its place.
 std::vector<std::uint64_t> DiskTier::EarlierTombstone(const CatalogueDb& db,
@@ -153,11 +159,11 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
   if (!db.ok()) return db.status();
   absl::StatusOr<Removal> removal = GatherRemoval(**db, keys);
   if (!removal.ok()) return removal.status();
-  // The attributes go even when a fork keeps some of the parks.
-  if (std::find(removal->emptied.begin(), removal->emptied.end(), conversation) ==
-      removal->emptied.end()) {
-    removal->emptied.push_back(conversation);
-  }
+  // The attributes go even when a fork keeps some of the parks, but what says that they are nobody
+  // else's stays with them.
+  const bool emptied = std::find(removal->emptied.begin(), removal->emptied.end(), conversation) !=
+                       removal->emptied.end();
+  if (!emptied && !WasForgotten(conversation)) removal->emptied.push_back(conversation);
   AddEmptiedConversations(&*removal);
   std::vector<std::uint64_t> replaced = EarlierTombstone(**db, conversation, &*removal);
   std::uint64_t tombstone = 0;

@@ -108,6 +108,7 @@ class DiskTier : public Tier {
   // disk_remove.cc
   absl::StatusOr<Removal> GatherRemoval(const CatalogueDb& db, absl::Span<const ParkKey> keys);
   void AddEmptiedConversations(Removal* removal);
+  bool WasForgotten(const ConversationId& conversation) const;
   void Unlink(absl::Span<const std::uint64_t> segments);
   absl::Status WriteTombstone(const ConversationId& conversation,
                               absl::Span<const std::uint64_t> segments, RowBatch* batch,

@@ -292,7 +292,9 @@ absl::Status RamTier::Forget(const ConversationId& conversation, absl::Span<cons
   if (absl::Status status = Remove(keys); !status.ok()) return status;
   absl::MutexLock lock(&mu_);
   const auto found = attributes_.find(conversation);
-  if (found != attributes_.end()) {
+  const auto left = parks_.lower_bound(ParkKey{conversation, 0});
+  const bool kept = left != parks_.end() && left->first.conversation == conversation;
+  if (found != attributes_.end() && !(kept && found->second.forgotten())) {
     row_bytes_ -= HeldBytes(found->second);
     attributes_.erase(found);
   }
