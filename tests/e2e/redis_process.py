@@ -29,6 +29,7 @@ class Redis:
         self.folder = tempfile.mkdtemp(prefix="parkade-redis-")
         self.port = port or free_port()
         self.arguments = arguments
+        self.password = None
         self.process = None
         self.start()
 
@@ -72,11 +73,17 @@ class Redis:
     def ask(self, *words):
         """One command; the reply as bytes, int, None or a list."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
-            words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-            connection.sendall(b"*%d\r\n" % len(words) +
-                               b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
             with connection.makefile("rb") as stream:
+                if self.password is not None:
+                    connection.sendall(self.command("AUTH", self.password))
+                    self.read(stream)
+                connection.sendall(self.command(*words))
                 return self.read(stream)
+
+    @staticmethod
+    def command(*words):
+        words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
 
     def read(self, stream):
         line = stream.readline()

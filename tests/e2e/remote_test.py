@@ -2,32 +2,13 @@
 
 import unittest
 
-import redis_process
-from parkade_process import ServerTest, model, tokens_of, wait_until
+from parkade_process import model, tokens_of
+from remote_case import RemoteCase
 
 DENSE = model("dense")
 
 
-@unittest.skipUnless(redis_process.PROGRAM, redis_process.WHY_NOT)
-class RemoteTest(ServerTest):
-    def setUp(self):
-        super().setUp()
-        self.redis = redis_process.Redis()
-        self.addCleanup(self.redis.close)
-
-    def start_remote(self, model_path, *arguments, **options):
-        options.setdefault("disk", False)
-        return self.start(model_path, "--conversation-cache-remote", self.redis.address,
-                          *arguments, **options)
-
-    def wait_published(self, server, tokens):
-        """All of a conversation of so many tokens stands in Redis."""
-        def published():
-            return any(c["tokens"] >= tokens and "remote" in c["tiers"]
-                       for c in server.conversations())
-        wait_until(published, f"{tokens} tokens in the remote tier")
-        server.wait_parked()
-
+class RemoteTest(RemoteCase):
     def talk(self, path, *arguments, here=(), there=(), exact=True, tokens=900):
         """A chat begins at one server and goes on at another one."""
         prompt, turn = tokens_of("chat", tokens), tokens_of("turn", 23)

@@ -1,0 +1,43 @@
+"""Servers that share a Redis: what tests of the remote tier have in common."""
+
+import unittest
+
+import redis_process
+from parkade_process import ServerTest, wait_until
+
+
+@unittest.skipUnless(redis_process.PROGRAM, redis_process.WHY_NOT)
+class RemoteCase(ServerTest):
+    redis_arguments = ()
+
+    def setUp(self):
+        super().setUp()
+        self.redis = redis_process.Redis(*self.redis_arguments)
+        self.addCleanup(self.redis.close)
+
+    def start_remote(self, model_path, *arguments, address=None, **options):
+        options.setdefault("disk", False)
+        return self.start(model_path, "--conversation-cache-remote",
+                          address or self.redis.address, *arguments, **options)
+
+    def wait_published(self, server, tokens):
+        """All of a conversation of so many tokens stands in Redis."""
+        def published():
+            return any(c["tokens"] >= tokens and
+                       all("remote" in park["tiers"]
+                           for park in server.conversation(c["id"])["parks"])
+                       for c in server.conversations())
+        wait_until(published, f"{tokens} tokens in the remote tier")
+        server.wait_parked()
+
+    @staticmethod
+    def state(server):
+        return server.tiers()["remote"]["state"]
+
+    def wait_state(self, server, state):
+        wait_until(lambda: self.state(server).split(":")[0] == state, f"state {state}")
+        return self.state(server)
+
+    @staticmethod
+    def tier_count(server, name, **labels):
+        return server.metrics().get_one(name, tier="remote", **labels)
