@@ -25,6 +25,16 @@ struct FoundPark {
   std::uint32_t end = 0;  // the way leaves it here: below its own end, another one goes on
 };
 
+// What a shared tier has of a prompt.
+struct FoundWay {
+  // Root first, without a gap; the last one may go on differently after its first tokens.
+  std::vector<FoundPark> parks;
+  // The store said that it has so many tokens of the prompt, and something of them is gone or, if
+  // `damaged`, not what was stored. 0: nothing was missed.
+  std::uint32_t lost_tokens = 0;
+  bool damaged = false;
+};
+
 struct PublishStep {
   ParkKey key;
   TokenRange tokens;      // the park's own; empty where it adds state or window rows only
@@ -58,12 +68,21 @@ class SharedTier : public Tier {
   // False: it was not reachable when it was asked last. Nothing waits for it then; Tick finds out
   // when it is there again.
   virtual bool reachable() const = 0;
-  // Parks whose tokens the prompt begins with, root first, without a gap; the last one may go on
-  // differently after its first tokens. Empty: none, or none that goes beyond `beyond`. Errors are
-  // Unavailable and DeadlineExceeded: it could not be asked.
-  virtual absl::StatusOr<std::vector<FoundPark>> Find(const Digest128& identity,
-                                                      absl::Span<const Token> tokens,
-                                                      std::uint32_t beyond) = 0;
+  // It is reachable, and did not refuse the last write.
+  virtual bool writable() const = 0;
+  // Parks whose tokens the prompt begins with. None: none goes beyond `beyond`. Errors are
+  // Unavailable and DeadlineExceeded: it could not be asked; PermissionDenied: not with this
+  // password or key.
+  virtual absl::StatusOr<FoundWay> Find(const Digest128& identity, absl::Span<const Token> tokens,
+                                        std::uint32_t beyond) = 0;
+  // Reads what ReadTokens and ReadExtents of these parks need, in one go: without it each park costs
+  // a wait of its own. Does nothing for what is there already.
+  virtual void Prepare(absl::Span<const ParkKey> keys) = 0;
+  // Bytes of the park turned out to be damaged or gone: nobody is to find it any more, so that who
+  // has it stores it anew. Waits for nothing.
+  virtual void Reject(const ParkKey& key) = 0;
+  // Something uses the park, and what it stands on: true when Publish is to renew its time to live.
+  virtual bool RenewalDue(const ParkKey& key) const = 0;
   // `key` stands for the park from now on, until Remove. Waits for nothing: may be called with
   // locks held.
   virtual void Bind(const ParkKey& key, const FoundPark& park) = 0;

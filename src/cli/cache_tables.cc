@@ -84,7 +84,8 @@ std::string TiersTable(const CliJson& json, const CliView& view) {
   Table table({"TIER", ">USED", ">BUDGET", ">PHYSICAL", ">FREE", ">CONVERSATIONS", "STATE"});
   for (const CliJson& tier : json.at("tiers")) {
     table.AddRow(
-        {TextField(tier, "tier"), FormatBytes(NumberField(tier, "used_bytes")),
+        {TextField(tier, "tier"),
+         tier.at("used_bytes").is_null() ? "-" : FormatBytes(NumberField(tier, "used_bytes")),
          tier.at("budget_bytes").is_null() ? "-" : FormatBytes(NumberField(tier, "budget_bytes")),
          FormatBytes(NumberField(tier, "physical_bytes")),
          FormatBytes(NumberField(tier, "free_bytes")),

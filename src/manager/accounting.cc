@@ -268,6 +268,7 @@ void CacheImpl::FinishLookup(std::unique_ptr<Restore> restore, std::uint32_t reu
     if (lookups_.size() > kLookupsKept) lookups_.pop_back();
   }
   sink_->OnLookup(record);
+  RenewShared(match.id);
 }
 
 RestoreTotals CacheImpl::FinishSession(std::unique_ptr<Restore> restore) {

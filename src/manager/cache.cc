@@ -390,7 +390,8 @@ void CacheImpl::HousekeepingLoop() {
       ranks_ = nullptr;  // nobody pays for its memory for long
     }
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-      tiers_[tier]->Tick();
+      // The shared one's waits for the network: its own thread does that.
+      if (static_cast<int>(tier) != shared_tier_) tiers_[tier]->Tick();
       // swallow: it was reported when it was refused first.
       if (tiers_[tier]->usage().state == "up") RemoveRefused(tier).IgnoreError();
     }

@@ -92,7 +92,11 @@ class CacheImpl : public ConversationCache {
   SharedTier* Shared() const { return shared_tier_ < 0 ? nullptr : tiers_[shared_tier_]->shared(); }
   void StartShared();
   // Whether the shared tier may have more of the prompt than `matched` tokens, and is worth asking.
-  bool MayAskShared(const RestoreOp& op, std::uint32_t matched);
+  // Notes in *op when that would be so and it can't be reached.
+  bool MayAskShared(RestoreOp* op, std::uint32_t matched);
+  // Parks that the match goes through and only the shared tier holds.
+  std::vector<ParkKey> FarParks(const RestoreOp& op) const ABSL_LOCKS_EXCLUDED(mu_);
+  void Ask(RestoreOp* op);
   void SubmitFind(const std::shared_ptr<RestoreOp>& op);
   void FinderLoop();
   void FarReaderLoop();
@@ -109,6 +113,7 @@ class CacheImpl : public ConversationCache {
   void AdoptFrom(const RestoreOp& op, const AdoptSpot& spot, const std::vector<FoundPark>& found,
                  const std::vector<std::vector<std::uint64_t>>& hashes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsShared(int tier) const { return tier != kFromQueue && tier == shared_tier_; }
 
   // ---- worth.cc ----
   void NoteRestoreSpeed(const RestoreOp& op) ABSL_LOCKS_EXCLUDED(mu_);
@@ -124,6 +129,10 @@ class CacheImpl : public ConversationCache {
   absl::StatusOr<PublishPayload> ReadForPublishing(const PublishStep& step);
   absl::StatusOr<PublishPayload> ReadWhole(std::size_t tier, const ParkKey& key);
   bool CanPublish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CanErase() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TellSharedState(std::string* told);
+  // A lookup uses a conversation: what the shared tier has of it must not expire.
+  void RenewShared(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
   void EraseShared(const ConversationId& id, PublishRequest way);
   bool EraseOne();
   void DrainPublishing(absl::Time deadline);

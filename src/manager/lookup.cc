@@ -48,7 +48,7 @@ std::unique_ptr<Restore> CacheImpl::Lookup(LookupRequest request) {
         asked.identity,
         absl::MakeConstSpan(asked.tokens)
             .subspan(0, std::min<std::size_t>(asked.cacheable_tokens, asked.tokens.size())));
-    const bool may_ask = MayAskShared(*op, 0);
+    const bool may_ask = MayAskShared(op.get(), 0);
     absl::MutexLock lock(&mu_);
     if (UseIdentity(asked.identity)) {
       op->layout = identities_[asked.identity].layout;
@@ -226,7 +226,8 @@ CacheImpl::Choice CacheImpl::ChooseSources(RestoreOp* op) {
   op->match.id = catalogue_.Get(visible)->id;
   const std::uint32_t prompt_tokens = static_cast<std::uint32_t>(op->request.tokens.size());
   const std::vector<TokenRange>& whole = op->request.whole_ranges;
-  const std::uint32_t limit = OutsideOf(whole, std::min(op->match.matched, prompt_tokens - 1));
+  const std::uint32_t limit =
+      OutsideOf(whole, std::min({op->match.matched, prompt_tokens - 1, op->most_tokens}));
   if (!PlanUpTo(op, limit)) return Choice::kNotWorth;
   const std::uint32_t worth = WorthUpTo(op);
   if (worth == op->plan.boundary) return Choice::kGo;
@@ -323,6 +324,10 @@ absl::StatusOr<std::vector<ExtentInfo>> CacheImpl::ExtentsOf(const RestoreOp& op
   if (park.tier == kFromQueue) {
     infos = park.queued->extents;
   } else {
+    // The slot's own rows must not go for what can't come.
+    if (IsShared(park.tier) && !Shared()->reachable()) {
+      return absl::UnavailableError("the remote tier can't be reached");
+    }
     absl::StatusOr<std::vector<ExtentInfo>> read = tiers_[park.tier]->ReadExtents(park.key);
     if (!read.ok()) return read.status();
     infos = *std::move(read);
@@ -422,14 +427,21 @@ void CacheImpl::StartReading(const std::shared_ptr<RestoreOp>& op) {
 
 // A planned park turned out to be damaged or gone. True: a new plan may do without it.
 bool CacheImpl::GiveUpPark(RestoreOp* op, std::uint32_t index, const absl::Status& status) {
-  op->match.shortfall = absl::IsDataLoss(status) ? MissReason::kCorrupt : MissReason::kIncomplete;
+  const PlannedPark park = op->plan.parks[index];
+  op->match.shortfall = absl::IsDataLoss(status) ? MissReason::kCorrupt
+                        : IsShared(park.tier)    ? MissReason::kRemote
+                                                 : MissReason::kIncomplete;
   op->match.detail = std::string(Text(status));
   op->match.lost_match = std::max(op->match.lost_match, op->match.matched);
-  op->match.failed_tier = op->plan.parks[index].source;
-  const int tier = op->plan.parks[index].tier;
-  const ParkKey key = op->plan.parks[index].key;
+  op->match.failed_tier = park.source;
+  const std::uint32_t boundary = op->plan.boundary;
   Unpin(op);
-  return tier != kFromQueue && GiveUpCopy(static_cast<std::size_t>(tier), key, status);
+  if (park.tier == kFromQueue) return false;
+  if (GiveUpCopy(static_cast<std::size_t>(park.tier), park.key, status)) return true;
+  // What lies before it may be nearer.
+  if (!IsShared(park.tier)) return false;
+  op->most_tokens = park.tokens.empty() ? boundary - 1 : park.tokens.begin;
+  return op->most_tokens > 0;
 }
 
 // An answer that is given again is recognised past its last full page only if its tokens are in
@@ -451,9 +463,10 @@ void CacheImpl::ReadFollowingTokens(Handle conversation, std::uint32_t matched) 
 }
 
 void CacheImpl::MakePlan(const std::shared_ptr<RestoreOp>& op) {
+  if (!op->may_wait && !FarParks(*op).empty()) return SubmitFind(op);
   for (int attempt = 0; attempt < kPlanAttempts && !op->cancelled; ++attempt) {
     const bool matches = FindBestMatch(op.get());
-    if (MayAskShared(*op, op->match.matched)) return SubmitFind(op);
+    if (!op->may_wait && MayAskShared(op.get(), op->match.matched)) return SubmitFind(op);
     if (!matches) break;
     const Choice choice = ChooseSources(op.get());
     if (choice == Choice::kChanged) continue;

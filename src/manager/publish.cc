@@ -79,6 +79,7 @@ absl::StatusOr<PublishPayload> CacheImpl::ReadForPublishing(const PublishStep& s
   Handle handle = kNoHandle;
   {
     absl::MutexLock lock(&mu_);
+    if (publishing_stops_) return absl::CancelledError("the server ends");
     handle = catalogue_.FindId(step.key.conversation);
     const ParkState* park =
         handle == kNoHandle ? nullptr : catalogue_.Get(handle)->FindPark(step.key.park);
@@ -132,11 +133,12 @@ absl::Status CacheImpl::PublishOne(const ConversationId& id) {
                    absl::ToDoubleSeconds(absl::Now() - begin));
   }
   // What went from the local tiers meanwhile is no fault of the shared one.
-  if (!published.ok() && !absl::IsNotFound(published)) {
+  if (absl::IsNotFound(published)) return absl::OkStatus();
+  // Nor is it that this server ends.
+  if (!published.ok() && !absl::IsCancelled(published)) {
     ReportTierError(tier, "write", published);
-    return published;
   }
-  return absl::OkStatus();
+  return published;
 }
 
 bool CacheImpl::EraseOne() {
@@ -148,7 +150,10 @@ bool CacheImpl::EraseOne() {
   }
   const absl::Status erased =
       Shared()->Erase(next.first, next.second.identity, next.second.tokens, next.second.steps);
-  if (!erased.ok()) return false;
+  if (!erased.ok()) {
+    ReportTierError(static_cast<std::size_t>(shared_tier_), "remove", erased);
+    return false;
+  }
   absl::MutexLock lock(&mu_);
   std::erase_if(to_erase_, [&next](const auto& item) { return item.first == next.first; });
   return true;
@@ -156,33 +161,67 @@ bool CacheImpl::EraseOne() {
 
 // At once where that is possible: who deletes a conversation wants to see it gone.
 void CacheImpl::EraseShared(const ConversationId& id, PublishRequest way) {
+  bool again = false;
   {
     absl::MutexLock lock(&mu_);
     std::erase(to_publish_, id);
-    // It is going to be stored no more, and what was under way sees the tombstone.
-    to_erase_.emplace_back(id, std::move(way));
+    // A park of it may just be on its way there, and come after its tombstone.
+    again = publishing_;
+    to_erase_.emplace_back(id, way);
     if (to_erase_.size() > kMostToErase) to_erase_.pop_front();
   }
-  if (Shared()->reachable() && EraseOne()) return;
+  if (Shared()->reachable() && EraseOne()) {
+    absl::MutexLock lock(&mu_);
+    if (again) to_erase_.emplace_back(id, std::move(way));
+    return;
+  }
   sink_->Log(LogLevel::kWarning,
-             "a deleted conversation is not gone from the remote tier yet: it can't be reached; "
-             "tried again while this server runs");
+             "a deleted conversation is not gone from the remote tier yet; tried again while this "
+             "server runs");
+}
+
+void CacheImpl::RenewShared(const ConversationId& id) {
+  if (shared_tier_ < 0 || id.IsZero()) return;
+  std::optional<ParkKey> last;
+  {
+    absl::MutexLock lock(&mu_);
+    const Handle handle = catalogue_.FindId(id);
+    if (handle == kNoHandle) return;
+    const std::vector<ParkState>& parks = catalogue_.Get(handle)->parks;
+    const std::uint8_t shared = Bit(static_cast<std::size_t>(shared_tier_));
+    const auto held =
+        std::find_if(parks.rbegin(), parks.rend(),
+                     [shared](const ParkState& park) { return (park.tiers & shared) != 0; });
+    if (held != parks.rend()) last = ParkKey{id, held->park};
+  }
+  if (last.has_value() && Shared()->RenewalDue(*last)) SubmitPublish(id);
+}
+
+void CacheImpl::TellSharedState(std::string* told) {
+  const std::string state = Shared()->usage().state;
+  if (state == *told) return;
+  // Why it went down is told by the call that found out.
+  if (state == "up") sink_->Log(LogLevel::kInfo, "remote tier: it reads and writes again");
+  *told = state;
 }
 
 void CacheImpl::PublishLoop() {
+  std::string told = "up";
   while (true) {
     ConversationId id;
     bool erase = false;
+    Shared()->Tick();
+    TellSharedState(&told);
     {
       absl::MutexLock lock(&mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return publishing_stops_ || ((!to_publish_.empty() || !to_erase_.empty()) && CanPublish());
+        return publishing_stops_ || CanPublish() || CanErase();
       };
       // Whether it can be reached again nobody tells: it is looked at.
       mu_.AwaitWithTimeout(absl::Condition(&work), kLookAgain);
       if (publishing_stops_) return;
       if (!work()) continue;
-      erase = !to_erase_.empty();
+      erase = CanErase();
       if (!erase) {
         id = to_publish_.front();
         to_publish_.pop_front();
@@ -201,13 +240,19 @@ void CacheImpl::PublishLoop() {
     publish_again_ = absl::Now() + kLookAgain;
     const bool queued = std::find(to_publish_.begin(), to_publish_.end(), id) != to_publish_.end();
     const bool later = absl::IsUnavailable(done) || absl::IsDeadlineExceeded(done) ||
-                       absl::IsResourceExhausted(done) || absl::IsAborted(done);
+                       absl::IsResourceExhausted(done) || absl::IsAborted(done) ||
+                       absl::IsPermissionDenied(done);
     if (!erase && later && !queued) to_publish_.push_front(id);
   }
 }
 
 bool CacheImpl::CanPublish() const {
-  return absl::Now() >= publish_again_ && Shared()->reachable();
+  return !to_publish_.empty() && absl::Now() >= publish_again_ && Shared()->writable();
+}
+
+// Also where nothing can be written: deleting makes room.
+bool CacheImpl::CanErase() const {
+  return !to_erase_.empty() && absl::Now() >= publish_again_ && Shared()->reachable();
 }
 
 void CacheImpl::DrainPublishing(absl::Time deadline) {
@@ -216,7 +261,7 @@ void CacheImpl::DrainPublishing(absl::Time deadline) {
   {
     absl::MutexLock lock(&mu_);
     auto done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return (to_publish_.empty() && !publishing_) || !Shared()->reachable();
+      return (to_publish_.empty() && !publishing_) || !Shared()->writable();
     };
     mu_.AwaitWithDeadline(absl::Condition(&done), deadline);
     left = to_publish_.size() + (publishing_ ? 1 : 0);

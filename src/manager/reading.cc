@@ -230,8 +230,7 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
     absl::MutexLock lock(&op->mu);
     if (absl::IsDataLoss(status)) {
       op->read_failure = MissReason::kCorrupt;
-    } else if (tier != kFromQueue && tier == shared_tier_ &&
-               op->read_failure != MissReason::kCorrupt) {
+    } else if (IsShared(tier) && op->read_failure != MissReason::kCorrupt) {
       op->read_failure = MissReason::kRemote;
     }
   }
@@ -243,6 +242,7 @@ void CacheImpl::FailRead(RestoreOp* op, std::uint32_t index, const absl::Status&
 
 bool CacheImpl::GiveUpCopy(std::size_t tier, const ParkKey& key, const absl::Status& status) {
   const bool gone = absl::IsDataLoss(status) || absl::IsNotFound(status);
+  if (gone && static_cast<int>(tier) == shared_tier_) Shared()->Reject(key);
   // The park goes, and with it what stands on it.
   const bool held = gone && DropPark(tier, key, EvictReason::kCorrupt);
   // Evicted between question and answer, or another reader has given it up and counted it.

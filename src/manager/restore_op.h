@@ -98,9 +98,13 @@ struct RestoreOp {
   std::atomic<int> ahead{0};
   // A part of it comes from a shared tier: the threads for that one read all of it.
   bool far = false;
-  // The shared tier was asked; false afterwards: it did not answer.
+  // The shared tier was asked; false afterwards: it did not answer, or could not be asked.
   bool asked_shared = false;
   bool shared_answered = true;
+  // The plan is made by a thread that may wait for the shared tier.
+  bool may_wait = false;
+  // Parks from here on can't be read now.
+  std::uint32_t most_tokens = UINT32_MAX;
 
   // Serving thread only.
   bool placed = false;

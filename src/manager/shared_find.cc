@@ -21,17 +21,34 @@ void CacheImpl::StartShared() {
   threads_.emplace_back([this] { PublishLoop(); });
 }
 
-bool CacheImpl::MayAskShared(const RestoreOp& op, std::uint32_t matched) {
-  if (shared_tier_ < 0 || op.asked_shared || !op.request.enabled || !op.request.session.IsZero()) {
+bool CacheImpl::MayAskShared(RestoreOp* op, std::uint32_t matched) {
+  const LookupRequest& request = op->request;
+  if (shared_tier_ < 0 || op->asked_shared || !request.enabled || !request.session.IsZero()) {
     return false;
   }
-  const std::uint32_t held = std::max(matched, op.request.held_tokens);
+  const std::uint32_t held = std::max(matched, request.held_tokens);
   const auto tokens = static_cast<std::uint32_t>(
-      std::min<std::size_t>(op.request.cacheable_tokens, op.request.tokens.size()));
+      std::min<std::size_t>(request.cacheable_tokens, request.tokens.size()));
   // Boundaries stand at the ends of pages, and what goes on behind one may be found by it.
-  const bool beyond = op.hashes.size() * kPageTokens > held;
-  return beyond && tokens >= held + options_.min_gain_tokens && Shared()->reachable() &&
-         IsWorthAsking({held, tokens});
+  const bool beyond = op->hashes.size() * kPageTokens > held;
+  if (!beyond || tokens < held + options_.min_gain_tokens) return false;
+  op->shared_answered = Shared()->reachable();
+  return op->shared_answered && IsWorthAsking({held, tokens});
+}
+
+std::vector<ParkKey> CacheImpl::FarParks(const RestoreOp& op) const {
+  std::vector<ParkKey> far;
+  if (shared_tier_ < 0 || !op.request.session.IsZero()) return far;
+  const std::uint8_t only = Bit(static_cast<std::size_t>(shared_tier_));
+  absl::MutexLock lock(&mu_);
+  const Catalogue::PageMatch match = catalogue_.MatchPages(op.hashes);
+  if (match.pages == 0) return far;
+  const std::uint32_t limit = (match.pages + 1) * kPageTokens;
+  for (const PathPark& step : catalogue_.Path(match.conversation, limit)) {
+    const ParkState* park = catalogue_.Get(step.conversation)->FindPark(step.key.park);
+    if (park->tiers == only && park->pending == nullptr) far.push_back(step.key);
+  }
+  return far;
 }
 
 void CacheImpl::SubmitFind(const std::shared_ptr<RestoreOp>& op) {
@@ -52,22 +69,13 @@ void CacheImpl::FinderLoop() {
       op = std::move(to_find_.front());
       to_find_.pop_front();
     }
-    op->asked_shared = true;
-    if (!op->cancelled && Shared()->reachable()) {
-      const absl::Span<const Token> tokens =
-          absl::MakeConstSpan(op->request.tokens)
-              .subspan(0, std::min<std::size_t>(op->request.cacheable_tokens,
-                                                op->request.tokens.size()));
-      const absl::Time begin = absl::Now();
-      const absl::StatusOr<std::vector<FoundPark>> found =
-          Shared()->Find(op->request.identity, tokens, op->match.matched);
-      op->shared_answered = found.ok();
-      NoteFindTime(absl::Now() - begin);
-      if (found.ok()) {
-        Adopt(op.get(), *found);
-      } else {
-        ReportTierError(static_cast<std::size_t>(shared_tier_), "read", found.status());
+    op->may_wait = true;
+    if (!op->cancelled) {
+      if (const std::vector<ParkKey> far = FarParks(*op); !far.empty()) {
+        Shared()->Prepare(far);
+        FindBestMatch(op.get());
       }
+      if (MayAskShared(op.get(), op->match.matched)) Ask(op.get());
     }
     MakePlan(op);
     if (op->cancelled) Unpin(op.get());
@@ -79,6 +87,33 @@ void CacheImpl::NoteFindTime(absl::Duration took) {
   absl::MutexLock lock(&mu_);
   // Down at once, up slowly: one that waited for something else says little.
   find_seconds_ = seconds < find_seconds_ ? seconds : find_seconds_ + (seconds - find_seconds_) / 8;
+}
+
+void CacheImpl::Ask(RestoreOp* op) {
+  op->asked_shared = true;
+  const auto tier = static_cast<std::size_t>(shared_tier_);
+  const absl::Span<const Token> tokens =
+      absl::MakeConstSpan(op->request.tokens)
+          .subspan(0,
+                   std::min<std::size_t>(op->request.cacheable_tokens, op->request.tokens.size()));
+  const absl::Time begin = absl::Now();
+  const absl::StatusOr<FoundWay> found =
+      Shared()->Find(op->request.identity, tokens, op->match.matched);
+  op->shared_answered = found.ok();
+  NoteFindTime(absl::Now() - begin);
+  if (!found.ok()) return ReportTierError(tier, "read", found.status());
+  if (found->damaged) {
+    sink_->OnCorrupt(TierKind::kRemote);
+    ReportTierError(tier, "read", absl::DataLossError("a row or boundary was damaged; removed"));
+  }
+  if (found->lost_tokens > op->match.matched) {
+    op->match.lost_match = std::max(op->match.lost_match, found->lost_tokens);
+    op->match.shortfall = found->damaged ? MissReason::kCorrupt : MissReason::kRemote;
+    op->match.failed_tier = Source::kRemote;
+    op->match.detail = found->damaged ? "what the remote tier has of the prompt is damaged"
+                                      : "the remote tier has lost a part of the prompt";
+  }
+  Adopt(op, found->parks);
 }
 
 void CacheImpl::FarReaderLoop() {

@@ -165,13 +165,13 @@ void MetricFamilies::AddStageAndStateMetrics() {
 
 MetricFamilies::TierGauges MetricFamilies::GaugesOf(TierKind tier) {
   const Labels labels = TierLabel(tier);
-  return {&used_bytes_->Add(labels),
-          &budget_bytes_->Add(labels),
-          &free_bytes_->Add(labels),
-          &physical_bytes_->Add(labels),
-          &pinned_bytes_->Add(labels),
-          &conversations_->Add(labels),
-          &up_->Add(labels)};
+  return {&pinned_bytes_->Add(labels), &conversations_->Add(labels), &up_->Add(labels)};
+}
+
+MetricFamilies::SpaceGauges MetricFamilies::SpaceOf(TierKind tier) {
+  const Labels labels = TierLabel(tier);
+  return {&used_bytes_->Add(labels), &budget_bytes_->Add(labels), &free_bytes_->Add(labels),
+          &physical_bytes_->Add(labels)};
 }
 
 MetricFamilies::StageCounters MetricFamilies::StageOf(std::uint16_t stage) {

@@ -36,13 +36,16 @@ class MetricFamilies {
   using Histogram = prometheus::Histogram;
 
   struct TierGauges {
+    Gauge* pinned_bytes;
+    Gauge* conversations;
+    Gauge* up;
+  };
+  // Of a tier that has a budget.
+  struct SpaceGauges {
     Gauge* used_bytes;
     Gauge* budget_bytes;
     Gauge* free_bytes;
     Gauge* physical_bytes;
-    Gauge* pinned_bytes;
-    Gauge* conversations;
-    Gauge* up;
   };
   struct StageCounters {
     Counter* restored_bytes;
@@ -50,6 +53,7 @@ class MetricFamilies {
   };
 
   TierGauges GaugesOf(TierKind tier);
+  SpaceGauges SpaceOf(TierKind tier);
   StageCounters StageOf(std::uint16_t stage);
   // Replaces the one series of parkade_build_info.
   void SetModel(std::string_view model);

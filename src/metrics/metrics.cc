@@ -59,13 +59,16 @@ std::string Metrics::Scrape() {
 void Metrics::ApplySnapshot(const MetricsSnapshot& snapshot) {
   for (const TierInfo& tier : snapshot.tiers) {
     const MetricFamilies::TierGauges gauges = families_->GaugesOf(tier.kind);
-    gauges.used_bytes->Set(static_cast<double>(tier.usage.used_bytes));
-    gauges.budget_bytes->Set(static_cast<double>(tier.usage.budget_bytes));
-    gauges.free_bytes->Set(static_cast<double>(tier.usage.free_bytes));
-    gauges.physical_bytes->Set(static_cast<double>(tier.usage.physical_bytes));
     gauges.pinned_bytes->Set(static_cast<double>(tier.pinned_bytes));
     gauges.conversations->Set(tier.conversations);
     gauges.up->Set(tier.usage.state == "up" ? 1 : 0);
+    if (tier.usage.budget_bytes != kNoBudgetBytes) {
+      const MetricFamilies::SpaceGauges space = families_->SpaceOf(tier.kind);
+      space.used_bytes->Set(static_cast<double>(tier.usage.used_bytes));
+      space.budget_bytes->Set(static_cast<double>(tier.usage.budget_bytes));
+      space.free_bytes->Set(static_cast<double>(tier.usage.free_bytes));
+      space.physical_bytes->Set(static_cast<double>(tier.usage.physical_bytes));
+    }
     const int index = IndexOf(tier.kind);
     AddGrowth(*families_->read_bytes[index], tier.usage.read_bytes, seen_read_bytes_[index]);
     AddGrowth(*families_->written_bytes[index], tier.usage.written_bytes,

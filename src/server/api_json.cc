@@ -92,9 +92,10 @@ Json ConversationDetailJson(const ConversationInfo& conversation) {
 Json TiersJson(const std::vector<TierInfo>& tiers) {
   Json out = Json::array();
   for (const TierInfo& tier : tiers) {
+    const bool ours = tier.usage.budget_bytes != kNoBudgetBytes;
     out.push_back({{"tier", TierName(tier.kind)},
-                   {"used_bytes", tier.usage.used_bytes},
-                   {"budget_bytes", tier.usage.budget_bytes},
+                   {"used_bytes", ours ? Json(tier.usage.used_bytes) : Json()},
+                   {"budget_bytes", ours ? Json(tier.usage.budget_bytes) : Json()},
                    {"physical_bytes", tier.usage.physical_bytes},
                    {"free_bytes", tier.usage.free_bytes},
                    {"conversations", tier.conversations},

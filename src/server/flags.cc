@@ -234,7 +234,8 @@ absl::StatusOr<std::string> FlagsText(const ParsedFlags& flags) {
   const std::string& key_file = flags.disk.key_file;
   for (const auto& [name, path] :
        {std::pair<absl::string_view, const std::string&>("disk", directory),
-        {"key-file", key_file}}) {
+        {"key-file", key_file},
+        {"remote", flags.remote.address}}) {
     const bool blank = !path.empty() && (path.front() == ' ' || path.back() == ' ');
     if (!blank && std::none_of(path.begin(), path.end(), absl::ascii_iscntrl) && path != "off") {
       continue;

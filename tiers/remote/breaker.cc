@@ -16,11 +16,6 @@ std::string Breaker::reason() const {
 
 void Breaker::Note(const absl::Status& status, absl::Time now) {
   absl::MutexLock lock(&mu_);
-  if (status.ok()) {
-    open_ = false;
-    wait_ = kFirstProbeAfter;
-    return;
-  }
   if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status) &&
       !absl::IsPermissionDenied(status)) {
     return;
@@ -37,6 +32,17 @@ bool Breaker::ProbeDue(absl::Time now) {
   wait_ = std::min(2 * wait_, kLastProbeAfter);
   next_probe_ = now + wait_;
   return true;
+}
+
+void Breaker::Probed(const absl::Status& status) {
+  absl::MutexLock lock(&mu_);
+  open_ = !status.ok();
+  if (open_) reason_ = std::string(status.message());
+}
+
+void Breaker::Trust() {
+  absl::MutexLock lock(&mu_);
+  if (!open_) wait_ = kFirstProbeAfter;
 }
 
 }  // namespace parkade::remote

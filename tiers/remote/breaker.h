@@ -20,11 +20,16 @@ class Breaker {
   bool closed() const;
   // Why it is open, one line; empty: it is not.
   std::string reason() const;
-  // What the store answered: OK closes it; Unavailable, DeadlineExceeded and PermissionDenied open
-  // it. Other errors are answers, too, and change nothing.
+  // What became of a call: Unavailable, DeadlineExceeded and PermissionDenied open it. Other errors
+  // are answers, too, and change nothing.
   void Note(const absl::Status& status, absl::Time now);
-  // True: the caller probes now, and notes the result. The time to the next probe doubles.
+  // True: the caller probes now, and tells Probed the result. The time to the next probe doubles.
   bool ProbeDue(absl::Time now);
+  // OK closes it. The time to the first probe after the next failure stays as long as it has become:
+  // a store that answers probes and nothing else is not waited for every second.
+  void Probed(const absl::Status& status);
+  // A whole lookup was answered in time: the store is as good as new.
+  void Trust();
 
  private:
   mutable absl::Mutex mu_;

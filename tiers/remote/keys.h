@@ -19,6 +19,7 @@ class Keys {
   explicit Keys(std::string prefix) : prefix_(std::move(prefix)) {}
 
   std::string Secret() const { return prefix_ + ":secret"; }
+  std::string WriteProbe() const { return prefix_ + ":w"; }
   std::string Boundary(std::uint64_t page_hash) const;
   std::string Row(const Digest128& row) const { return prefix_ + ":r:" + ToHex(row); }
   std::string Extent(const Digest128& row, std::uint32_t ordinal) const;

@@ -36,18 +36,33 @@ std::uint32_t Matched(const std::vector<FoundPark>& found, absl::Span<const Toke
 
 }  // namespace
 
-absl::Status RemoteTier::FetchRows(const Chain& chain, absl::Time deadline,
-                                   std::vector<SharedRow>* rows, std::size_t* dead) {
-  rows->assign(chain.steps.size(), nullptr);
-  *dead = chain.steps.size();
+SharedRow RemoteTier::TakeRow(const Digest128& row, const Reply& reply, bool* damaged) {
+  if (reply.kind != Reply::Kind::kBytes) return nullptr;
+  absl::StatusOr<RowValue> value = DecodeRow(row, reply.bytes, options_.key.get());
+  if (!value.ok()) {
+    // A newer program's is left to it.
+    *damaged = *damaged || absl::IsDataLoss(value.status());
+    if (absl::IsDataLoss(value.status())) DiscardRow(row);
+    return nullptr;
+  }
+  auto shared = std::make_shared<const RowValue>(*std::move(value));
+  rows_.Insert(row, shared);
+  return shared;
+}
+
+absl::StatusOr<RemoteTier::Rows> RemoteTier::FetchRows(const Chain& chain, absl::Time deadline) {
+  Rows found;
+  found.rows.resize(chain.steps.size());
+  found.dead = chain.steps.size();
   std::vector<std::string> names;
   names.reserve(2 * chain.steps.size());
   std::vector<Command> commands;
   std::vector<std::size_t> asked;  // step of each row that is asked for
   std::vector<std::size_t> first_of_label;
   for (std::size_t i = 0; i < chain.steps.size(); ++i) {
-    (*rows)[i] = rows_.Find(chain.steps[i].row);
-    if ((*rows)[i] != nullptr) continue;
+    if (Rejected(chain.steps[i].row)) continue;
+    found.rows[i] = rows_.Find(chain.steps[i].row);
+    if (found.rows[i] != nullptr) continue;
     names.push_back(keys_.Row(chain.steps[i].row));
     commands.push_back({{"GET", names.back()}, names.back()});
     asked.push_back(i);
@@ -58,84 +73,118 @@ absl::Status RemoteTier::FetchRows(const Chain& chain, absl::Time deadline,
     commands.push_back({{"EXISTS", names.back()}, names.back()});
     first_of_label.push_back(i);
   }
-  absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
+  const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
   if (!replies.ok()) return replies.status();
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    const Reply& reply = (*replies)[i];
-    if (reply.kind != Reply::Kind::kBytes) continue;
-    const Digest128& row = chain.steps[asked[i]].row;
-    absl::StatusOr<RowValue> value = DecodeRow(row, reply.bytes, options_.key.get());
-    // swallow: damage, or another key's: the way ends before it, like where a row has expired.
-    if (!value.ok()) continue;
-    (*rows)[asked[i]] = std::make_shared<const RowValue>(*std::move(value));
-    rows_.Insert(row, (*rows)[asked[i]]);
+    found.rows[asked[i]] = TakeRow(chain.steps[asked[i]].row, (*replies)[i], &found.damaged);
   }
   for (std::size_t i = 0; i < first_of_label.size(); ++i) {
     const Reply& reply = (*replies)[asked.size() + i];
     // An error is no proof that it may be used.
     if (reply.kind == Reply::Kind::kInteger && reply.integer == 0) continue;
-    *dead = std::min(*dead, first_of_label[i]);
+    found.dead = std::min(found.dead, first_of_label[i]);
   }
-  return absl::OkStatus();
+  return found;
 }
 
-absl::StatusOr<std::vector<FoundPark>> RemoteTier::Resolve(Chain chain, const Digest128& identity,
-                                                           absl::Span<const Token> tokens,
-                                                           absl::Time deadline) {
-  std::vector<SharedRow> rows;
-  std::size_t dead = 0;
-  if (absl::Status s = FetchRows(chain, deadline, &rows, &dead); !s.ok()) return s;
+absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& identity,
+                                             absl::Span<const Token> tokens,
+                                             std::uint32_t boundary_tokens, absl::Time deadline) {
+  FoundWay way;
+  absl::StatusOr<Rows> fetched = FetchRows(chain, deadline);
+  if (!fetched.ok()) return fetched.status();
+  std::vector<SharedRow>& rows = fetched->rows;
+  way.lost_tokens = boundary_tokens;
   while (!chain.whole) {
     // What lies before stands in the first row.
-    if (rows.empty() || rows.front() == nullptr || chain.steps.size() > kMostChainSteps) {
-      return std::vector<FoundPark>();
-    }
+    way.damaged = fetched->damaged;
+    if (rows.empty() || rows.front() == nullptr || chain.steps.size() > kMostChainSteps) return way;
     const Chain before = rows.front()->before;
-    if (before.steps.empty()) return std::vector<FoundPark>();
-    std::vector<SharedRow> more;
-    std::size_t more_dead = 0;
-    if (absl::Status s = FetchRows(before, deadline, &more, &more_dead); !s.ok()) return s;
-    dead = more_dead < more.size() ? more_dead : more.size() + dead;
+    if (before.steps.empty()) return way;
+    absl::StatusOr<Rows> more = FetchRows(before, deadline);
+    if (!more.ok()) return more.status();
+    fetched->damaged = fetched->damaged || more->damaged;
+    fetched->dead =
+        more->dead < more->rows.size() ? more->dead : more->rows.size() + fetched->dead;
     chain.whole = before.whole;
     chain.steps.insert(chain.steps.begin(), before.steps.begin(), before.steps.end());
-    rows.insert(rows.begin(), more.begin(), more.end());
+    rows.insert(rows.begin(), more->rows.begin(), more->rows.end());
   }
-  std::vector<FoundPark> found;
   std::uint32_t position = 0;
-  for (std::size_t i = 0; i < dead; ++i) {
-    if (rows[i] == nullptr) break;
+  bool gap = false;  // something of what the boundary stands for is not there
+  bool left = false;
+  for (std::size_t i = 0; i < fetched->dead && !gap && !left; ++i) {
+    gap = rows[i] == nullptr;
+    if (gap || position >= tokens.size()) break;
     const ParkSummary& summary = rows[i]->record.summary;
     const std::uint32_t end = std::min(chain.steps[i].end, summary.end_token());
     const bool goes_on = summary.token_count == 0
                              ? summary.first_token <= position
                              : summary.first_token == position && end > position;
-    if (!(summary.identity == identity) || !goes_on) break;
-    if (!(summary.key.conversation == chain.steps[i].label)) break;
-    if (position >= tokens.size()) break;
-    found.push_back({chain.steps[i].row, rows[i]->record, std::max(end, position)});
-    if (summary.token_count == 0) continue;
+    gap = !goes_on || !(summary.identity == identity) ||
+          !(summary.key.conversation == chain.steps[i].label);
+    if (gap) break;
     const std::uint32_t same =
-        CommonPrefix(absl::MakeConstSpan(rows[i]->record.tokens).subspan(0, end - position),
-                     tokens.subspan(position));
-    if (same == 0) found.pop_back();
-    if (same < end - position) break;
-    position = end;
+        summary.token_count == 0
+            ? 0
+            : CommonPrefix(absl::MakeConstSpan(rows[i]->record.tokens).subspan(0, end - position),
+                           tokens.subspan(position));
+    left = summary.token_count > 0 && same < end - position;
+    if (same > 0 || !left) {
+      way.parks.push_back({chain.steps[i].row, rows[i]->record, std::max(end, position)});
+    }
+    position += same;
   }
-  return found;
+  // Erased is not lost; other tokens than the boundary's mean that it is another one's value.
+  const bool erased = !gap && !left && fetched->dead < chain.steps.size();
+  if (position >= boundary_tokens || erased) way.lost_tokens = 0;
+  way.damaged = way.lost_tokens > 0 && (fetched->damaged || !gap);
+  return way;
 }
 
-absl::StatusOr<std::vector<FoundPark>> RemoteTier::Find(const Digest128& identity,
-                                                        absl::Span<const Token> tokens,
-                                                        std::uint32_t beyond) {
+absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(
+    const Digest128& identity, absl::Span<const Token> tokens, std::size_t first,
+    std::uint32_t beyond, absl::Span<const std::string> names, absl::Span<const Reply> replies,
+    absl::Time deadline) {
+  FoundWay best;
+  int tries = 0;
+  for (std::size_t i = names.size(); i > 0 && tries < kMostTries; --i) {
+    const Reply& reply = replies[i - 1];
+    if (reply.kind != Reply::Kind::kBytes) continue;
+    const auto boundary_tokens = static_cast<std::uint32_t>((first + i) * kPageTokens);
+    const absl::StatusOr<Chain> chain = DecodeBoundary(reply.bytes);
+    if (!chain.ok()) {
+      // A newer program's is left to it; a shallower one may do.
+      if (!absl::IsDataLoss(chain.status())) continue;
+      Discard(names[i - 1]);
+      best.damaged = true;
+      best.lost_tokens = std::max(best.lost_tokens, boundary_tokens);
+      continue;
+    }
+    ++tries;
+    absl::StatusOr<FoundWay> way = Resolve(*chain, identity, tokens, boundary_tokens, deadline);
+    if (!way.ok()) return way.status();
+    // What leads nowhere would lead everybody there, and nobody who comes later further.
+    if (way->lost_tokens > 0) Discard(names[i - 1]);
+    best.lost_tokens = std::max(best.lost_tokens, way->lost_tokens);
+    best.damaged = best.damaged || way->damaged;
+    if (Matched(way->parks, tokens) <= beyond) continue;
+    best.parks = std::move(way->parks);
+    break;
+  }
+  return best;
+}
+
+absl::StatusOr<FoundWay> RemoteTier::Find(const Digest128& identity, absl::Span<const Token> tokens,
+                                          std::uint32_t beyond) {
   const absl::Time deadline = absl::Now() + options_.deadline;
-  std::vector<FoundPark> best;
   for (int round = 0; round < 2; ++round) {
     const absl::StatusOr<Digest128> secret = Secret(false, deadline);
     if (!secret.ok()) return secret.status();
-    if (secret->IsZero()) return best;  // nobody has stored anything
+    if (secret->IsZero()) break;  // nobody has stored anything
     const std::vector<std::uint64_t> hashes = PageHashes(*secret, identity, tokens);
     const std::size_t first = beyond / kPageTokens;
-    if (first >= hashes.size()) return best;
+    if (first >= hashes.size()) break;
     std::vector<std::string> names = {keys_.Secret()};
     for (std::size_t page = first; page < hashes.size(); ++page) {
       names.push_back(keys_.Boundary(hashes[page]));
@@ -144,44 +193,53 @@ absl::StatusOr<std::vector<FoundPark>> RemoteTier::Find(const Digest128& identit
     for (const std::string& name : names) commands.push_back({{"GET", name}, name});
     const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
     if (!replies.ok()) return replies.status();
-    // Another secret than this machine knew: the store was wiped and begun anew by others.
-    if (AdoptSecret(replies->front())) continue;
-    int tries = 0;
-    for (std::size_t i = names.size() - 1; i > 0 && tries < kMostTries; --i) {
-      const Reply& reply = (*replies)[i];
-      if (reply.kind != Reply::Kind::kBytes) continue;
-      absl::StatusOr<Chain> chain = DecodeBoundary(reply.bytes);
-      // swallow: damaged, or a newer program's: a shallower one may do.
-      if (!chain.ok()) continue;
-      ++tries;
-      absl::StatusOr<std::vector<FoundPark>> found =
-          Resolve(*std::move(chain), identity, tokens, deadline);
-      if (!found.ok()) return found.status();
-      if (Matched(*found, tokens) > std::max(beyond, Matched(best, tokens))) {
-        best = *std::move(found);
-      }
-      if (!best.empty()) return best;
-    }
-    return best;
+    const absl::StatusOr<bool> another = AdoptSecret(replies->front());
+    if (!another.ok()) return another.status();
+    // The store was wiped, and begun anew by others.
+    if (*another) continue;
+    absl::StatusOr<FoundWay> way =
+        ResolveDeepest(identity, tokens, first, beyond, absl::MakeConstSpan(names).subspan(1),
+                       absl::MakeConstSpan(*replies).subspan(1), deadline);
+    if (way.ok()) breaker_.Trust();
+    return way;
   }
-  return best;
+  return FoundWay();
+}
+
+// What is not read here costs a wait of its own later, or is found missing.
+void RemoteTier::Prepare(absl::Span<const ParkKey> keys) {
+  std::vector<Digest128> rows;
+  std::vector<std::string> names;
+  for (const ParkKey& key : keys) {
+    const std::optional<Place> place = PlaceOf(key);
+    if (!place.has_value() || Rejected(place->row) || rows_.Find(place->row) != nullptr) continue;
+    rows.push_back(place->row);
+    names.push_back(keys_.Row(place->row));
+  }
+  if (rows.empty()) return;
+  std::vector<Command> commands;
+  for (const std::string& name : names) commands.push_back({{"GET", name}, name});
+  const absl::StatusOr<std::vector<Reply>> replies =
+      Ask(commands, absl::Now() + options_.deadline);
+  // swallow: the breaker knows, and who reads the parks is told
+  if (!replies.ok()) return;
+  bool damaged = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) TakeRow(rows[i], (*replies)[i], &damaged);
 }
 
 absl::StatusOr<SharedRow> RemoteTier::RowOf(const Digest128& row, absl::Time deadline) {
+  if (Rejected(row)) return absl::NotFoundError("something of a park is gone from the store");
   SharedRow known = rows_.Find(row);
   if (known != nullptr) return known;
   const std::string name = keys_.Row(row);
   const Command get{{"GET", name}, name};
   const absl::StatusOr<std::vector<Reply>> replies = Ask(absl::MakeConstSpan(&get, 1), deadline);
   if (!replies.ok()) return replies.status();
-  if (replies->front().kind != Reply::Kind::kBytes) {
-    return absl::NotFoundError("a row is gone from the store");
-  }
-  absl::StatusOr<RowValue> value = DecodeRow(row, replies->front().bytes, options_.key.get());
-  if (!value.ok()) return absl::DataLossError(value.status().message());
-  auto shared = std::make_shared<const RowValue>(*std::move(value));
-  rows_.Insert(row, shared);
-  return SharedRow(shared);
+  bool damaged = false;
+  SharedRow value = TakeRow(row, replies->front(), &damaged);
+  if (value != nullptr) return value;
+  if (damaged) return absl::DataLossError("a row of the store is damaged");
+  return absl::NotFoundError("a row is gone from the store");
 }
 
 }  // namespace parkade::remote

@@ -16,22 +16,8 @@ namespace {
 
 // Values on their way at the same time.
 constexpr std::size_t kWriters = 4;
-// What is used is renewed when this part of its time to live is over.
-constexpr int kRenewals = 8;
-// A store that is full is left alone for so long.
-constexpr absl::Duration kFullFor = absl::Seconds(10);
-// Tombstones outlive everything that was there before them.
-constexpr int kTombstoneTtls = 2;
 
-bool IsFull(const Reply& reply) {
-  return reply.kind == Reply::Kind::kError && reply.bytes.substr(0, 3) == "OOM";
-}
-
-absl::Status AsStatus(const Reply& reply) {
-  if (reply.kind != Reply::Kind::kError) return absl::OkStatus();
-  if (IsFull(reply)) return absl::ResourceExhaustedError(reply.bytes);
-  return absl::InternalError(reply.bytes);
-}
+bool IsOne(const Reply& reply) { return reply.kind == Reply::Kind::kInteger && reply.integer == 1; }
 
 // State of a position before the chain's end leaves that end where it is.
 void Add(Chain* chain, const Digest128& row, const ConversationId& label, std::uint32_t end) {
@@ -53,12 +39,13 @@ std::vector<std::size_t> RemoteTier::BoundaryPages(const Place& place) {
   return pages;
 }
 
-absl::StatusOr<bool> RemoteTier::Renew(const Place& place, absl::Span<const std::uint64_t> hashes,
+absl::StatusOr<bool> RemoteTier::Renew(const Place& place, const Chain& chain,
+                                       absl::Span<const std::uint64_t> hashes,
                                        absl::Time deadline) {
   std::vector<std::string> names;
   for (std::uint32_t i = 0; i < place.extents; ++i) names.push_back(keys_.Extent(place.row, i));
   names.push_back(keys_.Row(place.row));
-  const std::size_t needed = names.size();
+  const auto needed = static_cast<std::ptrdiff_t>(names.size());
   for (const std::size_t page : BoundaryPages(place)) {
     if (page < hashes.size()) names.push_back(keys_.Boundary(hashes[page]));
   }
@@ -67,9 +54,16 @@ absl::StatusOr<bool> RemoteTier::Renew(const Place& place, absl::Span<const std:
   for (const std::string& name : names) commands.push_back({{"PEXPIRE", name, ttl}, name});
   const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
   if (!replies.ok()) return replies.status();
-  return std::all_of(
-      replies->begin(), replies->begin() + static_cast<std::ptrdiff_t>(needed),
-      [](const Reply& reply) { return reply.kind == Reply::Kind::kInteger && reply.integer == 1; });
+  const auto boundaries = replies->begin() + needed;
+  if (!std::all_of(replies->begin(), boundaries, IsOne)) {
+    DiscardRow(place.row);
+    return false;
+  }
+  if (std::all_of(boundaries, replies->end(), IsOne)) return true;
+  // The store has dropped some: without them nobody finds the rest.
+  const absl::Status set = SetBoundaries(chain, place, hashes, deadline);
+  if (!set.ok()) return set;
+  return true;
 }
 
 absl::Status RemoteTier::Known(const PublishRequest& request,
@@ -78,9 +72,11 @@ absl::Status RemoteTier::Known(const PublishRequest& request,
   for (; progress->next < request.steps.size(); ++progress->next) {
     const PublishStep& step = request.steps[progress->next];
     std::optional<Place> place = PlaceOf(step.key);
-    if (!place.has_value()) return absl::OkStatus();
+    if (!place.has_value() || Rejected(place->row)) return absl::OkStatus();
     if (absl::Now() - place->renewed > options_.ttl / kRenewals) {
-      const absl::StatusOr<bool> whole = Renew(*place, hashes, deadline);
+      Chain with_this = progress->chain;
+      Add(&with_this, place->row, place->label, place->end);
+      const absl::StatusOr<bool> whole = Renew(*place, with_this, hashes, deadline);
       if (!whole.ok()) return whole.status();
       if (!*whole) {
         // What stands on it is written again, too: its chain names a row that is not there.
@@ -133,26 +129,44 @@ void RemoteTier::UseFound(const PublishRequest& request, const std::vector<Found
   *progress = {chain, next};
 }
 
-absl::StatusOr<bool> RemoteTier::Erased(const PublishRequest& request, std::size_t from,
-                                        absl::Time deadline) {
-  std::vector<std::string> names = {keys_.Secret()};
-  for (std::size_t i = from; i < request.steps.size(); ++i) {
+absl::Status RemoteTier::Check(const PublishRequest& request, const Progress& progress,
+                               absl::Time deadline, std::vector<ConversationId>* dead) {
+  const std::string secret = keys_.Secret();
+  const std::string own = OwnSecret();
+  const Command set{{"SET", secret, own, "NX"}, secret};
+  if (absl::Status s = Write(absl::MakeConstSpan(&set, 1), deadline); !s.ok()) return s;
+  std::vector<std::string> names = {secret};
+  for (const ChainStep& step : progress.chain.steps) names.push_back(keys_.Row(step.row));
+  const std::size_t rows_end = names.size();
+  std::vector<ConversationId> labels;
+  for (std::size_t i = progress.next; i < request.steps.size(); ++i) {
     const ConversationId& label = request.steps[i].key.conversation;
-    if (i > from && label == request.steps[i - 1].key.conversation) continue;
-    names.push_back(keys_.Tombstone(label));
+    if (labels.empty() || !(label == labels.back())) labels.push_back(label);
   }
+  for (const ConversationId& label : labels) names.push_back(keys_.Tombstone(label));
   std::vector<Command> commands = {{{"GET", names[0]}, names[0]}};
   for (std::size_t i = 1; i < names.size(); ++i) {
     commands.push_back({{"EXISTS", names[i]}, names[i]});
   }
   const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
   if (!replies.ok()) return replies.status();
-  if (AdoptSecret(replies->front())) {
-    return absl::AbortedError("the store was begun anew; what it lacks is stored the next time");
+  const absl::StatusOr<bool> another = AdoptSecret(replies->front());
+  if (!another.ok()) return another.status();
+  const auto rows = replies->begin() + 1;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const Reply& reply = (*replies)[rows_end + i];
+    // An error is no proof that it may be stored.
+    if (reply.kind != Reply::Kind::kInteger || reply.integer != 0) dead->push_back(labels[i]);
   }
-  return std::any_of(replies->begin() + 1, replies->end(), [](const Reply& reply) {
-    return reply.kind != Reply::Kind::kInteger || reply.integer != 0;
-  });
+  if (!dead->empty()) return absl::OkStatus();
+  bool gone = *another;
+  for (std::size_t i = 0; i < progress.chain.steps.size(); ++i) {
+    if (IsOne(rows[static_cast<std::ptrdiff_t>(i)])) continue;
+    DiscardRow(progress.chain.steps[i].row);
+    gone = true;
+  }
+  if (!gone) return absl::OkStatus();
+  return absl::AbortedError("the store has lost what was there; it is stored anew");
 }
 
 absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayload& payload,
@@ -216,12 +230,7 @@ absl::Status RemoteTier::SetBoundaries(const Chain& chain, const Place& place,
   for (const std::string& name : names) {
     commands.push_back({{"SET", name, value, "PX", ttl}, name});
   }
-  if (commands.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
-  if (!replies.ok()) return replies.status();
-  absl::Status status;
-  for (const Reply& reply : *replies) status.Update(AsStatus(reply));
-  return status;
+  return Write(commands, deadline);
 }
 
 absl::Status RemoteTier::Upload(const PublishStep& step, const PublishPayload& payload,
@@ -257,7 +266,7 @@ absl::Status RemoteTier::Upload(const PublishStep& step, const PublishPayload& p
     std::vector<Command> commands;
     for (const std::string& name : names) commands.push_back({{"UNLINK", name}, name});
     (void)Ask(commands, absl::Now() + options_.deadline);
-    return Noted(status);
+    return NotedWrite(status);
   }
   Add(chain, row, step.key.conversation, step.end);
   SetPlace(step.key, place);
@@ -267,13 +276,10 @@ absl::Status RemoteTier::Upload(const PublishStep& step, const PublishPayload& p
 absl::Status RemoteTier::Publish(const PublishRequest& request, PublishOutcome* outcome) {
   *outcome = PublishOutcome();
   if (!breaker_.closed()) return absl::UnavailableError(breaker_.reason());
-  {
-    absl::MutexLock lock(&mu_);
-    if (absl::Now() < full_until_) return absl::ResourceExhaustedError(full_reason_);
-  }
+  if (!writable()) return absl::ResourceExhaustedError("the store takes no writes");
   const absl::StatusOr<Digest128> secret = Secret(true, absl::Now() + options_.deadline);
   if (!secret.ok()) return secret.status();
-  if (secret->IsZero()) return absl::DataLossError("the store's secret is not readable");
+  if (secret->IsZero()) return absl::AbortedError("the store's secret is not readable");
   const std::vector<std::uint64_t> hashes = PageHashes(*secret, request.identity, request.tokens);
   const absl::Status status = PublishSteps(request, hashes, outcome);
   for (std::uint32_t i = 0; i < outcome->steps; ++i) {
@@ -291,113 +297,27 @@ absl::Status RemoteTier::PublishSteps(const PublishRequest& request,
   outcome->steps = static_cast<std::uint32_t>(progress.next);
   if (progress.next == request.steps.size()) return absl::OkStatus();
   if (progress.next == 0) {
-    const absl::StatusOr<std::vector<FoundPark>> found = Find(request.identity, request.tokens, 0);
+    const absl::StatusOr<FoundWay> found = Find(request.identity, request.tokens, 0);
     if (!found.ok()) return found.status();
-    UseFound(request, *found, &progress);
+    UseFound(request, found->parks, &progress);
     outcome->steps = static_cast<std::uint32_t>(progress.next);
     if (progress.next == request.steps.size()) return absl::OkStatus();
   }
-  const absl::StatusOr<bool> erased =
-      Erased(request, progress.next, absl::Now() + options_.deadline);
-  if (!erased.ok()) return erased.status();
-  if (*erased) return absl::OkStatus();
+  std::vector<ConversationId> dead;
+  status = Check(request, progress, absl::Now() + options_.deadline, &dead);
+  if (!status.ok()) return status;
+  if (!dead.empty()) return EraseDead(request, dead, hashes, absl::Now() + options_.deadline);
   for (; progress.next < request.steps.size(); ++progress.next) {
     const PublishStep& step = request.steps[progress.next];
     const absl::StatusOr<PublishPayload> payload = request.read(step);
     if (!payload.ok()) return payload.status();
     status = Upload(step, *payload, hashes, &progress.chain);
-    if (absl::IsResourceExhausted(status)) {
-      absl::MutexLock lock(&mu_);
-      full_until_ = absl::Now() + kFullFor;
-      full_reason_ = std::string(status.message());
-    }
     if (!status.ok()) return status;
     ++outcome->steps;
     ++outcome->written_parks;
     outcome->written_bytes += payload->record.summary.payload_bytes;
   }
   return absl::OkStatus();
-}
-
-// The tombstone first: whatever is left undone after it is found by nobody.
-absl::Status RemoteTier::Erase(const ConversationId& conversation, const Digest128& identity,
-                               absl::Span<const Token> tokens,
-                               absl::Span<const PublishStep> steps) {
-  const absl::Time deadline = absl::Now() + options_.deadline;
-  const absl::StatusOr<Digest128> secret = Secret(true, deadline);
-  if (!secret.ok()) return secret.status();
-  const std::vector<std::uint64_t> hashes = PageHashes(*secret, identity, tokens);
-  std::vector<Place> places;
-  bool all_known = true;
-  for (const PublishStep& step : steps) {
-    if (!(step.key.conversation == conversation)) continue;
-    if (const std::optional<Place> place = PlaceOf(step.key))
-      places.push_back(*place);
-    else
-      all_known = false;
-  }
-  if (!all_known) {
-    // Stored before this process began.
-    const absl::StatusOr<std::vector<FoundPark>> found = Find(identity, tokens, 0);
-    if (!found.ok()) return found.status();
-    for (const FoundPark& park : *found) {
-      const ParkSummary& summary = park.record.summary;
-      if (!(summary.key.conversation == conversation)) continue;
-      places.push_back({park.row, conversation, summary.first_token, summary.end_token(),
-                        static_cast<std::uint32_t>(park.record.extents.size()), absl::Time(), 0});
-    }
-  }
-  std::vector<ConversationId> labels = {conversation};
-  for (const Place& place : places) {
-    if (std::find(labels.begin(), labels.end(), place.label) == labels.end()) {
-      labels.push_back(place.label);
-    }
-  }
-  const std::string ttl = std::to_string(absl::ToInt64Milliseconds(options_.ttl) * kTombstoneTtls);
-  std::vector<std::string> names;
-  for (const ConversationId& label : labels) names.push_back(keys_.Tombstone(label));
-  std::vector<Command> commands;
-  for (const std::string& name : names) commands.push_back({{"SET", name, "1", "PX", ttl}, name});
-  absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
-  if (!replies.ok()) return replies.status();
-  for (const Reply& reply : *replies) {
-    if (absl::Status s = AsStatus(reply); !s.ok()) return s;
-  }
-  return EraseRows(places, hashes, deadline);
-}
-
-absl::Status RemoteTier::EraseRows(const std::vector<Place>& places,
-                                   absl::Span<const std::uint64_t> hashes, absl::Time deadline) {
-  std::vector<std::string> names;
-  for (const Place& place : places) {
-    for (const std::size_t page : BoundaryPages(place)) {
-      if (page < hashes.size()) names.push_back(keys_.Boundary(hashes[page]));
-    }
-  }
-  std::vector<Command> commands;
-  for (const std::string& name : names) commands.push_back({{"GET", name}, name});
-  absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
-  if (!replies.ok()) return replies.status();
-  // A boundary of others, who share the tokens before it, stays.
-  const auto is_ours = [&places](const Reply& reply) {
-    if (reply.kind != Reply::Kind::kBytes) return false;
-    const absl::StatusOr<Chain> chain = DecodeBoundary(reply.bytes);
-    return chain.ok() && std::any_of(places.begin(), places.end(), [&chain](const Place& place) {
-             return chain->steps.back().row == place.row;
-           });
-  };
-  std::vector<std::string> gone;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (is_ours((*replies)[i])) gone.push_back(names[i]);
-  }
-  for (const Place& place : places) {
-    gone.push_back(keys_.Row(place.row));
-    for (std::uint32_t i = 0; i < place.extents; ++i) gone.push_back(keys_.Extent(place.row, i));
-    rows_.Erase(place.row);
-  }
-  commands.clear();
-  for (const std::string& name : gone) commands.push_back({{"UNLINK", name}, name});
-  return Ask(commands, deadline).status();
 }
 
 }  // namespace parkade::remote

@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,9 @@
 #include "tiers/remote/values.h"
 
 namespace parkade::remote {
+
+// What is used is renewed when this part of its time to live is over.
+inline constexpr int kRenewals = 8;
 
 using SharedRow = std::shared_ptr<const RowValue>;
 
@@ -93,9 +98,12 @@ class RemoteTier final : public SharedTier {
 
   // ---- SharedTier ----
   bool reachable() const override { return breaker_.closed(); }
-  absl::StatusOr<std::vector<FoundPark>> Find(const Digest128& identity,
-                                              absl::Span<const Token> tokens,
-                                              std::uint32_t beyond) override;
+  bool writable() const override;
+  absl::StatusOr<FoundWay> Find(const Digest128& identity, absl::Span<const Token> tokens,
+                                std::uint32_t beyond) override;
+  void Prepare(absl::Span<const ParkKey> keys) override;
+  void Reject(const ParkKey& key) override;
+  bool RenewalDue(const ParkKey& key) const override;
   void Bind(const ParkKey& key, const FoundPark& park) override;
   absl::Status Publish(const PublishRequest& request, PublishOutcome* outcome) override;
   absl::Status Erase(const ConversationId& conversation, const Digest128& identity,
@@ -118,10 +126,24 @@ class RemoteTier final : public SharedTier {
   // command is left in the replies.
   absl::StatusOr<std::vector<Reply>> Ask(absl::Span<const Command> commands, absl::Time deadline);
   absl::Status Noted(absl::Status status);
+  // The same of a write, which a store may refuse that answers all else.
+  absl::Status NotedWrite(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  // As Ask, of commands that write; the first error reply is the status.
+  absl::Status Write(absl::Span<const Command> commands, absl::Time deadline);
+  void ProbeWriting(absl::Time now);
   // The secret that page hashes are keyed with. Zero: there is none yet, and `make` is false.
   absl::StatusOr<Digest128> Secret(bool make, absl::Time deadline);
+  // What this machine would write there: with a key the mark of that, else the secret it knows, or
+  // a new one.
+  std::string OwnSecret() const ABSL_LOCKS_EXCLUDED(mu_);
   // What the store says now; true: it is another one than before, so nothing that was known holds.
-  bool AdoptSecret(const Reply& reply);
+  // PermissionDenied: the prefix belongs to machines with another key.
+  absl::StatusOr<bool> AdoptSecret(const Reply& reply) ABSL_LOCKS_EXCLUDED(mu_);
+  // What was read there is damaged, or useless without what is gone: Tick removes it.
+  void Discard(std::string name) ABSL_LOCKS_EXCLUDED(mu_);
+  void DiscardRow(const Digest128& row) ABSL_LOCKS_EXCLUDED(mu_);
+  bool Rejected(const Digest128& row) const ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveDiscarded();
   std::vector<std::uint64_t> PageHashes(const Digest128& secret, const Digest128& identity,
                                         absl::Span<const Token> tokens) const;
   std::optional<Place> PlaceOf(const ParkKey& key) ABSL_LOCKS_EXCLUDED(mu_);
@@ -130,13 +152,24 @@ class RemoteTier final : public SharedTier {
   std::string TtlMs() const { return std::to_string(absl::ToInt64Milliseconds(options_.ttl)); }
 
   // ---- remote_find.cc ----
-  // Rows of the chain, the store's and those that were read before; null where there is none.
-  // *dead: the first step whose conversation was erased; the number of steps where none was.
-  absl::Status FetchRows(const Chain& chain, absl::Time deadline, std::vector<SharedRow>* rows,
-                         std::size_t* dead);
-  absl::StatusOr<std::vector<FoundPark>> Resolve(Chain chain, const Digest128& identity,
-                                                 absl::Span<const Token> tokens,
-                                                 absl::Time deadline);
+  // Rows of a chain.
+  struct Rows {
+    std::vector<SharedRow> rows;  // the store's and those that were read before; null: there is none
+    std::size_t dead = 0;         // the first step whose conversation was erased, or their number
+    bool damaged = false;
+  };
+  absl::StatusOr<Rows> FetchRows(const Chain& chain, absl::Time deadline);
+  // A row's value, damage being taken out of the store; null.
+  SharedRow TakeRow(const Digest128& row, const Reply& reply, bool* damaged);
+  // The boundary says that the prompt's first `boundary_tokens` tokens are there.
+  absl::StatusOr<FoundWay> Resolve(Chain chain, const Digest128& identity,
+                                   absl::Span<const Token> tokens, std::uint32_t boundary_tokens,
+                                   absl::Time deadline);
+  // The deepest of the boundaries, in the order of the pages from `first` on, that can be used.
+  absl::StatusOr<FoundWay> ResolveDeepest(const Digest128& identity, absl::Span<const Token> tokens,
+                                          std::size_t first, std::uint32_t beyond,
+                                          absl::Span<const std::string> names,
+                                          absl::Span<const Reply> replies, absl::Time deadline);
   absl::StatusOr<SharedRow> RowOf(const Digest128& row, absl::Time deadline);
 
   // ---- remote_publish.cc ----
@@ -149,22 +182,32 @@ class RemoteTier final : public SharedTier {
   // Steps that are in the store, as far as this cache knows; those that are due are renewed.
   absl::Status Known(const PublishRequest& request, absl::Span<const std::uint64_t> hashes,
                      absl::Time deadline, Progress* progress);
-  // Renews one step; false: something of it is gone.
-  absl::StatusOr<bool> Renew(const Place& place, absl::Span<const std::uint64_t> hashes,
-                             absl::Time deadline);
+  // Renews one step, of which the chain is the last; false: something of it is gone.
+  absl::StatusOr<bool> Renew(const Place& place, const Chain& chain,
+                             absl::Span<const std::uint64_t> hashes, absl::Time deadline);
   // What others have stored of the same tokens.
   void UseFound(const PublishRequest& request, const std::vector<FoundPark>& found,
                 Progress* progress);
-  absl::StatusOr<bool> Erased(const PublishRequest& request, std::size_t from, absl::Time deadline);
+  // Looks before anything is added whether what it stands on is still there, and whether it may be
+  // stored: *dead gets the conversations that were deleted. Aborted: other things are there than
+  // were known; what is to be done is found out by publishing again.
+  absl::Status Check(const PublishRequest& request, const Progress& progress, absl::Time deadline,
+                     std::vector<ConversationId>* dead);
   absl::Status Upload(const PublishStep& step, const PublishPayload& payload,
                       absl::Span<const std::uint64_t> hashes, Chain* chain);
   absl::Status UploadExtents(const Digest128& row, const PublishPayload& payload, RowValue* value);
   absl::Status SetBoundaries(const Chain& chain, const Place& place,
                              absl::Span<const std::uint64_t> hashes, absl::Time deadline);
-  absl::Status EraseRows(const std::vector<Place>& places, absl::Span<const std::uint64_t> hashes,
-                         absl::Time deadline);
   // Pages whose boundaries a park of these tokens writes.
   static std::vector<std::size_t> BoundaryPages(const Place& place);
+
+  // ---- remote_erase.cc ----
+  // Takes away what this machine stored of conversations that another one has deleted since.
+  absl::Status EraseDead(const PublishRequest& request, absl::Span<const ConversationId> dead,
+                         absl::Span<const std::uint64_t> hashes, absl::Time deadline);
+  absl::Status WriteTombstones(absl::Span<const ConversationId> labels, absl::Time deadline);
+  absl::Status EraseRows(const std::vector<Place>& places, absl::Span<const std::uint64_t> hashes,
+                         absl::Time deadline);
 
   // ---- remote_read.cc ----
   absl::StatusOr<SharedRow> RowFor(const ParkKey& key, Digest128* row);
@@ -185,10 +228,14 @@ class RemoteTier final : public SharedTier {
   mutable absl::Mutex mu_;
   Digest128 secret_ ABSL_GUARDED_BY(mu_);  // zero: not known
   std::map<ParkKey, Place> places_ ABSL_GUARDED_BY(mu_);
+  // The newest rows of which something was damaged or gone, and names that are to go.
+  std::set<Digest128> rejected_ ABSL_GUARDED_BY(mu_);
+  std::deque<Digest128> rejected_order_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> discarded_ ABSL_GUARDED_BY(mu_);
   std::uint64_t last_use_ ABSL_GUARDED_BY(mu_) = 0;
   double bytes_per_second_ ABSL_GUARDED_BY(mu_) = 100e6;
-  absl::Time full_until_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  std::string full_reason_ ABSL_GUARDED_BY(mu_);
+  std::string refusal_ ABSL_GUARDED_BY(mu_);  // of the last write; empty: it was taken
+  absl::Time next_write_probe_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 }  // namespace parkade::remote
