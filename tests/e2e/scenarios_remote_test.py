@@ -197,5 +197,272 @@ class Scenarios16(RemoteCase):
         self.assertEqual(self.state(one), "up")
 
 
+
+class Scenarios17(RemoteCase):
+    """Values that are dropped or damaged: a shorter hit or a miss, counted with a reason; never a
+    wrong token, and never found again by anybody."""
+
+    def setUp(self):
+        super().setUp()
+        self.plain = self.start_plain(DENSE)
+        self.one = self.start_remote(DENSE)
+        self.other = self.start_remote(DENSE)
+        self.chats = 0
+
+    def publish(self):
+        """A chat of two parks at the first server. Returns the prompt that goes on with it, what
+        is held, and its keys by kind."""
+        before = set(self.redis.keys())
+        self.chats += 1
+        prompt = tokens_of(f"chat {self.chats}", PROMPT)
+        for turn in range(2):
+            prompt = (prompt + self.one.ask(prompt, ANSWER).tokens +
+                      tokens_of(f"turn {self.chats}.{turn}", 23))
+            held = len(prompt) - 24
+            self.wait_published(self.one, held)
+        added = sorted(set(self.redis.keys()) - before)
+        kinds = {kind: [key for key in added if f":{kind}:" in key] for kind in "brx"}
+        self.assertGreaterEqual(len(kinds["r"]), 2, kinds)
+        self.assertGreaterEqual(len(kinds["b"]), 2, kinds)
+        self.assertGreaterEqual(len(kinds["x"]), 2, kinds)
+        return prompt, held, kinds
+
+    def look_up(self, prompt):
+        """The second server's answer is right; returns its lookup."""
+        answer = self.other.ask(prompt, ANSWER)
+        self.assert_same_answer(answer, self.plain.ask(prompt, ANSWER))
+        return self.other.last_lookup()
+
+    def errors(self):
+        metrics = self.other.metrics()
+        return metrics.get_one("parkade_corrupt_total", tier="remote")
+
+    def damaged(self, damage, reasons=("remote",), corrupt=0, longest=None):
+        """Damages a chat that was published, and asks for it at the second server."""
+        prompt, held, kinds = self.publish()
+        before = self.errors()
+        damage(kinds)
+        lookup = self.look_up(prompt)
+        self.assertLess(lookup["reused_tokens"], held if longest is None else longest + 1, lookup)
+        self.assertIn(lookup["reason"], reasons, lookup)
+        self.assertEqual(self.errors() - before, corrupt, lookup)
+        self.wait_published(self.other, len(prompt) + ANSWER - 1)
+        # Whole again for everybody, as far as the second server has it now.
+        third = self.start_remote(DENSE)
+        again = third.ask(prompt + [300], 1)
+        self.assertEqual(again.cache_n, len(prompt), third.last_lookup())
+        self.assertEqual(third.last_lookup()["hit_tokens"], {"remote": len(prompt)})
+        third.kill()
+        return lookup
+
+    def change(self, key, how):
+        value = bytearray(self.redis.ask("GET", key))
+        how(value)
+        self.redis.ask("SET", key, bytes(value), "KEEPTTL")
+
+    def flip(self, key, at):
+        def how(value):
+            value[int(at * (len(value) - 1))] ^= 1
+        self.change(key, how)
+
+    def swap(self, first, second):
+        self.redis.ask("RENAME", first, "spare")
+        self.redis.ask("RENAME", second, first)
+        self.redis.ask("RENAME", "spare", second)
+
+    def deepest(self, boundaries):
+        """The boundary with the longest chain."""
+        return max(boundaries, key=lambda key: self.redis.ask("STRLEN", key))
+
+    def last_row(self, kinds):
+        """The row that the deepest boundary ends in; FORMAT: digests highest byte first."""
+        value = self.redis.ask("GET", self.deepest(kinds["b"]))
+        return next(row for row in kinds["r"]
+                    if value.rfind(bytes.fromhex(row.split(":")[-1])) ==
+                    max(value.rfind(bytes.fromhex(r.split(":")[-1])) for r in kinds["r"]))
+
+    # ---- dropped
+
+    def test_scenario_17_no_extents(self):
+        lookup = self.damaged(lambda kinds: self.redis.ask("DEL", *kinds["x"]))
+        self.assertEqual(lookup["reused_tokens"], 0, lookup)
+        self.assertEqual(lookup["failed_tier"], "remote", lookup)
+
+    def test_scenario_17_one_extent(self):
+        self.damaged(lambda kinds: self.redis.ask("DEL", kinds["x"][0]))
+
+    def test_scenario_17_no_rows(self):
+        lookup = self.damaged(lambda kinds: self.redis.ask("DEL", *kinds["r"]))
+        self.assertEqual(lookup["reused_tokens"], 0, lookup)
+
+    def test_scenario_17_last_row(self):
+        lookup = self.damaged(lambda kinds: self.redis.ask("DEL", self.last_row(kinds)))
+        self.assertGreater(lookup["reused_tokens"], PROMPT, lookup)
+
+    def test_scenario_17_deepest_boundary(self):
+        """A boundary that is gone is as one that never was: the shallower one is used."""
+        def damage(kinds):
+            self.redis.ask("DEL", self.deepest(kinds["b"]))
+        lookup = self.damaged(damage, ("diverged", "new", "cold"))
+        self.assertGreater(lookup["reused_tokens"], 0, lookup)
+
+    def test_scenario_17_no_boundaries(self):
+        self.damaged(lambda kinds: self.redis.ask("DEL", *kinds["b"]), ("cold",))
+
+    def test_scenario_17_everything(self):
+        """And the first server, which believes that all of it is there, stores it anew when the
+        chat goes on."""
+        prompt, held, _ = self.publish()
+        self.redis.ask("FLUSHALL")
+        self.assertEqual(self.look_up(tokens_of("unknown", PROMPT))["reason"], "cold")
+        longer = prompt + self.one.ask(prompt, ANSWER).tokens
+        self.wait_published(self.one, len(longer) - 1)
+        wait_until(lambda: len(self.redis.keys("r")) >= 4, "all rows to be there again")
+        lookup = self.look_up(longer + [300])
+        self.assertGreater(lookup["reused_tokens"], held, lookup)
+        self.assertEqual(set(lookup["hit_tokens"]), {"remote"}, lookup)
+
+    def test_scenario_17_secret(self):
+        """The servers know it, and put it back."""
+        prompt, held, _ = self.publish()
+        secret = self.redis.ask("GET", "parkade:secret")
+        lookup = self.look_up(tokens_of("unknown", PROMPT))
+        self.redis.ask("DEL", "parkade:secret")
+        lookup = self.look_up(prompt)
+        self.assertEqual(lookup["hit_tokens"], {"remote": held}, lookup)
+        wait_until(lambda: self.redis.ask("GET", "parkade:secret") == secret, "the secret")
+
+    def test_scenario_17_tombstones_dropped(self):
+        """A deleted chat whose tombstone is gone early is not found either."""
+        prompt, _, _ = self.publish()
+        for conversation in self.one.conversations():
+            self.one.json("DELETE", f"/conversations/{conversation['id']}")
+        self.assertEqual(self.redis.keys("x") + self.redis.keys("r") + self.redis.keys("b"), [])
+        self.redis.ask("DEL", *self.redis.keys("t"))
+        self.assertEqual(self.look_up(prompt)["reason"], "cold")
+
+    def test_scenario_17_expires_while_it_is_read(self):
+        """Its head and all boundaries are read, then the values go."""
+        prompt, held, kinds = self.publish()
+        sizes = sum(self.redis.ask("STRLEN", key) for key in kinds["b"] + kinds["r"])
+        proxy = SlowProxy(self.redis.port)
+        self.addCleanup(proxy.close)
+        self.other.kill()
+        self.other = self.start_remote(DENSE, "--conversation-cache-remote-deadline-ms", "20000",
+                                       address=proxy.address)
+        proxy.hold_after(sizes + 20000)
+
+        def drop():
+            wait_until(lambda: proxy.held(), "the values to be asked for")
+            self.redis.ask("DEL", *kinds["x"][len(kinds["x"]) // 2:])
+            proxy.hold_after(None)
+        lookup, _ = at_once([lambda: self.look_up(prompt), drop])
+        self.assertLess(lookup["reused_tokens"], held, lookup)
+        self.assertEqual(lookup["reason"], "remote", lookup)
+
+    # ---- exchanged
+
+    def test_scenario_17_two_extents_swapped(self):
+        self.damaged(lambda kinds: self.swap(kinds["x"][0], kinds["x"][-1]), ("corrupt",), 1)
+
+    def test_scenario_17_two_rows_swapped(self):
+        lookup = self.damaged(lambda kinds: self.swap(*kinds["r"][:2]), ("corrupt",), 1)
+        self.assertEqual(lookup["reused_tokens"], 0, lookup)
+
+    def test_scenario_17_two_boundaries_swapped(self):
+        """Of one chat: the deepest one's way is too short. Of two chats: it is another's."""
+        def of_one(kinds):
+            deepest = self.deepest(kinds["b"])
+            self.swap(deepest, next(key for key in kinds["b"] if key != deepest and
+                                    self.redis.ask("GET", key) != self.redis.ask("GET", deepest)))
+        self.damaged(of_one, ("corrupt",), 1)
+        _, _, others = self.publish()
+
+        def of_two(kinds):
+            for mine, theirs in zip(kinds["b"], others["b"]):
+                self.swap(mine, theirs)
+        lookup = self.damaged(of_two, ("corrupt",), 1)
+        self.assertEqual(lookup["reused_tokens"], 0, lookup)
+
+    # ---- damaged
+
+    def test_scenario_17_extent_flipped(self):
+        for at in (0, 0.5, 1):
+            self.damaged(lambda kinds, at=at: self.flip(kinds["x"][0], at), ("corrupt",), 1)
+
+    def test_scenario_17_row_flipped(self):
+        for at in (0, 0.3, 0.6, 1):
+            self.damaged(lambda kinds, at=at: self.flip(self.last_row(kinds), at), ("corrupt",), 1)
+
+    def test_scenario_17_boundary_flipped(self):
+        for at in (0, 0.1, 0.5, 1):
+            self.damaged(lambda kinds, at=at: self.flip(self.deepest(kinds["b"]), at),
+                         ("corrupt",), 1)
+
+    def test_scenario_17_cut_off(self):
+        for kind in "brx":
+            for part in (0, 0.5):
+                def damage(kinds, kind=kind, part=part):
+                    for key in kinds[kind]:
+                        self.change(key, lambda value: value.__delitem__(
+                            slice(int(part * len(value)), None)))
+                self.damaged(damage, ("corrupt",), 1)
+
+    def test_scenario_17_another_type(self):
+        """What is no string is an error of the store's, not of the request."""
+        for kind in "brx":
+            def damage(kinds, kind=kind):
+                for key in kinds[kind]:
+                    self.redis.ask("DEL", key)
+                    self.redis.ask("LPUSH", key, "1")
+            self.damaged(damage, ("remote", "corrupt", "cold"))
+
+    def test_scenario_17_secret_damaged(self):
+        """No secret at all: it is taken away, and put back. Another one: all begin anew."""
+        prompt, held, _ = self.publish()
+        secret = self.redis.ask("GET", "parkade:secret")
+        self.look_up(tokens_of("unknown", PROMPT))
+        self.redis.ask("SET", "parkade:secret", "what is this")
+        lookup = self.look_up(prompt)
+        self.assertEqual(lookup["hit_tokens"], {"remote": held}, lookup)
+        wait_until(lambda: self.redis.ask("GET", "parkade:secret") == secret, "the secret")
+        self.redis.ask("SET", "parkade:secret", "0" * 31 + "1")
+        prompt, held, _ = self.publish()
+        self.assertEqual(self.look_up(prompt)["hit_tokens"], {"remote": held})
+
+    def test_scenario_17_not_asked_in_a_loop(self):
+        """What was damaged costs one look, and nothing while nobody asks."""
+        prompt, _, kinds = self.publish()
+        for key in kinds["x"]:
+            self.flip(key, 0.5)
+        self.look_up(prompt)
+        self.wait_published(self.other, len(prompt) + ANSWER - 1)
+        wait_until(lambda: not self.redis.ask("EXISTS", *kinds["r"]), "the rows to be removed")
+        before = self.tier_count(self.other, "parkade_read_bytes_total")
+        for turn in range(3):
+            self.look_up(prompt[:-10] + tokens_of(f"other {turn}", 40))
+        self.assertEqual(self.tier_count(self.other, "parkade_read_bytes_total"), before)
+
+
+class Scenario24(RemoteCase):
+    def test_scenario_24_one_fetch(self):
+        """16 clients at once, and a prefix that only the remote tier holds."""
+        prefix = tokens_of("prefix", 3000)
+        one = self.start_remote(DENSE)
+        one.ask(prefix, ANSWER)
+        self.wait_published(one, len(prefix) + ANSWER - 1)
+        stored = sum(self.redis.ask("STRLEN", key) for key in self.redis.keys("x"))
+        one.kill()
+        plain = self.start_plain(DENSE, slots=4, context=32768)
+        prompts = [prefix + tokens_of(f"client {client}", 30) for client in range(16)]
+        other = self.start_remote(DENSE, slots=4, context=32768)
+        answers = at_once([lambda prompt=prompt: other.ask(prompt, 4) for prompt in prompts])
+        for prompt, answer in zip(prompts, answers):
+            self.assertGreaterEqual(answer.cache_n, len(prefix) - 1)
+            self.assert_same_answer(answer, plain.ask(prompt, 4))
+        self.assertLessEqual(self.tier_count(other, "parkade_read_bytes_total"), 1.1 * stored)
+        self.assertGreaterEqual(self.tier_count(other, "parkade_read_bytes_total"), 0.9 * stored)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,6 +31,9 @@ class SlowProxy:
             self.left = count
             self.may_pass.set()
 
+    def held(self):
+        return not self.may_pass.is_set()
+
     def pass_on(self, data, target):
         while data:
             self.may_pass.wait()
