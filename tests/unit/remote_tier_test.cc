@@ -100,7 +100,7 @@ class RemoteTierTest : public ::testing::Test {
     auto found =
         tier.Find(test::SampleIdentityDigest(test::PlainLayout(kTokenBytes)), tokens, beyond);
     EXPECT_TRUE(found.ok()) << found.status();
-    return found.ok() ? *std::move(found) : std::vector<FoundPark>();
+    return found.ok() ? std::move(found->parks) : std::vector<FoundPark>();
   }
 
   // Reads all of what was found and compares every byte.
