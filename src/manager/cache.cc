@@ -173,14 +173,14 @@ absl::Status CacheImpl::Rewarm() {
   absl::MutexLock lock(&mu_);
   absl::Status status =
       tier.EnumerateIdentities([this, bit](const Digest128& digest, const StoredIdentity& identity)
-                                   ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
                                      identities_[digest] = identity;
                                      identity_tiers_[digest] |= bit;
                                      identity_uses_[digest] = 0;
                                    });
   if (status = Tolerate(index, status); !status.ok()) return status;
   ForkParents parents;
-  status = tier.Enumerate([&](const ParkSummary& summary) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  status = tier.Enumerate([&](const ParkSummary& summary) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     Handle handle = catalogue_.FindId(summary.key.conversation);
     if (handle == kNoHandle) {
       handle = catalogue_.Create(summary.key.conversation, summary.identity, kNoHandle, 0,
@@ -194,7 +194,7 @@ absl::Status CacheImpl::Rewarm() {
   if (status = Tolerate(index, status); !status.ok()) return status;
   std::vector<ConversationId> forgotten;
   status = tier.EnumerateAttributes(
-      [&](const ConversationAttributes& attributes) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      [&](const ConversationAttributes& attributes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         const Handle handle = catalogue_.FindId(attributes.conversation);
         if (handle == kNoHandle) return;
         catalogue_.Get(handle)->attributes = attributes;
@@ -250,7 +250,7 @@ void CacheImpl::LinkForks(const ForkParents& parents) {
 // Ends conversations where a park is missing, and forks that their parent does not reach.
 std::vector<Removal> CacheImpl::EndAtGaps() {
   std::vector<Removal> ended;
-  auto cut = [&](Handle handle, std::uint32_t park) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  auto cut = [&](Handle handle, std::uint32_t park) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     for (Removal& removal : catalogue_.CutAt(handle, park)) ended.push_back(std::move(removal));
   };
   std::vector<ConversationId> ids;

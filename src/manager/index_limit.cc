@@ -37,7 +37,9 @@ bool CacheImpl::MayUnindex(const Conversation& conversation, std::int64_t last_u
   }
   // A fork whose parent is not found is not found either.
   return std::none_of(conversation.children.begin(), conversation.children.end(),
-                      [this](Handle child) { return catalogue_.Get(child)->indexed; });
+                      [this](Handle child) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                        return catalogue_.Get(child)->indexed;
+                      });
 }
 
 void CacheImpl::TrimIndex() {

@@ -45,7 +45,7 @@ bool RestoreHandle::Ready() const {
 bool RestoreHandle::WaitReady(std::int64_t timeout_ms) {
   absl::MutexLock lock(&op_->mu);
   const RestoreOp* op = op_.get();
-  auto ready = [op]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ReadyLocked(*op); };
+  auto ready = [op]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(op->mu) { return ReadyLocked(*op); };
   return op_->mu.AwaitWithTimeout(absl::Condition(&ready), absl::Milliseconds(timeout_ms));
 }
 

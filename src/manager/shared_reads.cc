@@ -10,7 +10,7 @@ constexpr std::size_t kEntriesKept = 4096;
 
 SharedReads::Shared SharedReads::Join(const Key& key) {
   absl::MutexLock lock(&mu_);
-  auto idle = [this, &key]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  auto idle = [this, &key]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     auto entry = entries_.find(key);
     return entry == entries_.end() || !entry->second.reading;
   };

@@ -111,6 +111,12 @@ CODE_RULES = [
         r"\bGTEST_SKIP\b(?!\s*\(\s*\)\s*<<\s*(?!\"\")[^\s;])",
         "say why it is skipped",
     ),
+    (
+        "lock",
+        r".*\.(h|cc|cu)",
+        r"\bABSL_NO_THREAD_SAFETY_ANALYSIS\b",
+        "say which lock is held: ABSL_EXCLUSIVE_LOCKS_REQUIRED, on a lambda too",
+    ),
 ]
 NAMELESS = r"((.*[_-])?(utils?|helpers?|misc)|common|(.*[_-])common)"
 
@@ -292,7 +298,20 @@ def check_words(tree):
             yield from find_all(CODE_RULES, path, code)
 
 
-CHECKS = [check_includes, check_names, check_sizes, check_functions, check_words]
+def check_mutexes(tree):
+    """A mutex that guards nothing by annotation is one that clang can't check."""
+    for path, text in tree.texts.items():
+        if not matches(CPP_FILES, path):
+            continue
+        code = cpp_text.without_comments(text)
+        for found in re.finditer(r"\babsl::Mutex\s+(\w+)[^;]*;", code):
+            name = found.group(1)
+            if re.search(rf"GUARDED_BY\((\w+(\.|->))?{name}\)", code) is None:
+                line = code.count("\n", 0, found.start()) + 1
+                yield Violation(path, line, "lock", f"nothing is ABSL_GUARDED_BY({name})")
+
+
+CHECKS = [check_includes, check_names, check_sizes, check_functions, check_words, check_mutexes]
 
 
 def check(root):

@@ -277,6 +277,25 @@ class WordTest(LintTest):
         self.assert_clean({path: 'GTEST_SKIP() << "no device";\nGTEST_SKIP()\n    << reason;\n'})
 
 
+class LockTest(LintTest):
+    def test_every_mutex_guards_something(self):
+        guarded = "absl::Mutex mu_;\nint a_ ABSL_GUARDED_BY(mu_);\n"
+        self.assert_clean({"src/index/a.h": "mutable " + guarded})
+        self.assert_clean({"src/index/a.h": guarded.replace("(mu_)", "(op->mu_)")})
+        ordered = "absl::Mutex mu_ ABSL_ACQUIRED_AFTER(other_);\n"
+        self.assert_clean({"src/index/a.h": ordered + "int a_ ABSL_GUARDED_BY(mu_);\n"})
+        self.assert_one({"src/index/a.h": ordered}, "src/index/a.h", 1, "lock")
+        self.assert_clean({"src/index/a.h": "void F(absl::Mutex* mu, absl::Mutex& other);\n"})
+        for other in ["int a_;", "int a_ ABSL_GUARDED_BY(other_mu_);", "// ABSL_GUARDED_BY(mu_)"]:
+            files = {"tests/unit/a.cc": f"\n absl::Mutex mu_;\n{other}\n"}
+            self.assert_one(files, "tests/unit/a.cc", 2, "lock")
+
+    def test_nothing_is_left_unchecked(self):
+        word = "ABSL_NO_THREAD_SAFETY" + "_ANALYSIS"
+        self.assert_one({"src/index/a.h": f"\nint F() {word};\n"}, "src/index/a.h", 2, "lock")
+        self.assert_clean({"src/index/a.h": f"// {word}\n"})
+
+
 class ProgramTest(LintTest):
     def run_on(self, files):
         with tempfile.TemporaryDirectory() as root:

@@ -14,7 +14,7 @@ void RecordingSink::Reset() {
 
 bool RecordingSink::WaitUntil(const std::function<bool(const RecordedEvents&)>& done,
                               absl::Duration timeout) const {
-  const auto holds = [this, &done]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return done(events_); };
+  const auto holds = [this, &done]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return done(events_); };
   absl::MutexLock lock(&mu_);
   return mu_.AwaitWithTimeout(absl::Condition(&holds), timeout);
 }

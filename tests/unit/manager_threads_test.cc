@@ -27,7 +27,8 @@ class Turns {
   // Waits for a turn later than *seen; false at the end.
   bool Wait(std::uint64_t* seen) {
     absl::MutexLock lock(&mu_);
-    auto later = [this, seen]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_ || turn_ > *seen; };
+    auto later = [this, seen]()
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ || turn_ > *seen; };
     mu_.Await(absl::Condition(&later));
     *seen = turn_;
     return !ended_;
