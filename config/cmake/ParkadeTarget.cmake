@@ -12,6 +12,8 @@ function(parkade_options target)
     if(PARKADE_SANITIZE STREQUAL "thread")
       target_compile_options(${target} PUBLIC
         -include ${CMAKE_SOURCE_DIR}/tests/support/tsan_mutex.h)
+      target_link_options(${target} PUBLIC
+        -Wl,--version-script=${CMAKE_SOURCE_DIR}/config/tsan.map)
     endif()
   endif()
 endfunction()

@@ -108,7 +108,8 @@ class Tier {
 
   // ---- removal ----
 
-  // Rows first (synced where durable), then bytes. Unknown keys are ignored.
+  // Rows first (synced where durable), then bytes. Unknown keys are ignored. Attributes of a
+  // conversation that is named by a key and of which no park is left go as well.
   virtual absl::Status Remove(absl::Span<const ParkKey> keys) = 0;
   // Removes a conversation's parks and attributes so that no text of it stays behind. Attributes
   // that say it was forgotten before stay as long as parks of it do.

@@ -11,8 +11,6 @@
 namespace parkade {
 namespace {
 
-// Attributes are written at most this often a conversation.
-constexpr std::int64_t kAttributesEveryMs = 60000;
 constexpr std::uint64_t kMib = 1ull << 20;
 constexpr std::string_view kCatalogueError = "catalogue: ";
 
@@ -193,10 +191,11 @@ absl::Status CacheImpl::Rewarm() {
   });
   if (status = Tolerate(index, status); !status.ok()) return status;
   std::vector<ConversationId> forgotten;
+  std::vector<ParkKey> ownerless;  // written just before a crash
   status = tier.EnumerateAttributes(
       [&](const ConversationAttributes& attributes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
         const Handle handle = catalogue_.FindId(attributes.conversation);
-        if (handle == kNoHandle) return;
+        if (handle == kNoHandle) return ownerless.push_back({attributes.conversation, 0});
         catalogue_.Get(handle)->attributes = attributes;
         if (attributes.forgotten()) {
           forgotten.push_back(attributes.conversation);
@@ -214,7 +213,7 @@ absl::Status CacheImpl::Rewarm() {
     for (Removal& removal : catalogue_.Forget(handle, &kept)) ended.push_back(std::move(removal));
   }
   ForgetUnusedIdentities();
-  std::vector<ParkKey> keys;
+  std::vector<ParkKey> keys = std::move(ownerless);
   for (const Removal& removal : ended) keys.push_back(removal.key);
   if (keys.empty()) return absl::OkStatus();
   // Not removed (a full disk is read-only): they are ended again at the next start.
@@ -329,44 +328,6 @@ void CacheImpl::Touch(Handle handle, bool hit) {
   // Later than any use before, so that uses within one millisecond keep their order.
   last_touch_unix_ms_ = std::max(NowUnixMs(), last_touch_unix_ms_ + 1);
   catalogue_.Touch(handle, last_touch_unix_ms_, hit);
-}
-
-void CacheImpl::WriteAttributes(bool all) {
-  if (durable_tier_ < 0) return;
-  std::vector<ConversationAttributes> dirty;
-  {
-    absl::MutexLock lock(&mu_);
-    const std::int64_t now = NowUnixMs();
-    for (const auto& [id, handle] : catalogue_.by_id()) {
-      Conversation* conversation = catalogue_.Get(handle);
-      if (!conversation->attributes_dirty || conversation->forgotten) continue;
-      if (!all && now - conversation->written_unix_ms < kAttributesEveryMs) continue;
-      conversation->attributes_dirty = false;
-      conversation->written_unix_ms = now;
-      dirty.push_back(conversation->attributes);
-    }
-  }
-  if (dirty.empty()) return;
-  const std::size_t tier = static_cast<std::size_t>(durable_tier_);
-  const absl::Status written = tiers_[tier]->WriteAttributes(dirty, false);
-  if (!written.ok()) ReportTierError(tier, "write", written);
-  for (const ConversationAttributes& row : dirty) ForgetLateAttributes(tier, row.conversation);
-}
-
-// Attributes that were written after their conversation was forgotten must not stay. Of one that
-// is kept for its forks the mark stays that says so.
-void CacheImpl::ForgetLateAttributes(std::size_t tier, const ConversationId& id) {
-  ConversationAttributes mark;
-  {
-    absl::MutexLock lock(&mu_);
-    const Handle handle = catalogue_.FindId(id);
-    if (handle != kNoHandle && !catalogue_.Get(handle)->forgotten) return;
-    if (handle != kNoHandle) mark = catalogue_.Get(handle)->attributes;
-  }
-  const absl::Status done = mark.conversation.IsZero() ? tiers_[tier]->Forget(id, {})
-                                                       : tiers_[tier]->WriteAttributes(
-                                                             absl::MakeConstSpan(&mark, 1), true);
-  if (!done.ok()) ReportTierError(tier, "remove", done);
 }
 
 // Index, buffers and tokens are counted first; images get the rest.

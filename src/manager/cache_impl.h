@@ -2,7 +2,7 @@
 // restore.cc (import), reading.cc (threads that read ahead), promotion.cc (of what was read in
 // part), park.cc (capture), spill.cc (writer threads), shared_find.cc and publish.cc (a tier that
 // other machines write, too), eviction.cc, thinning.cc (checkpoints), index_limit.cc, worth.cc
-// (cost), accounting.cc (counters), listing.cc (management).
+// (cost), attributes.cc, accounting.cc (counters), listing.cc (management).
 //
 // Lock order: mu_, then RestoreOp::mu, then the locks inside BufferPool and TokenCache. Tiers are
 // never called with a lock held.
@@ -216,6 +216,9 @@ class CacheImpl : public ConversationCache {
     Handle conversation = kNoHandle;  // owner of the matched prefix
     ConversationId id;                // tells whether the handle is still its
     std::uint32_t matched = 0;
+    // Holds the last matched token. While it is there, so is all before it: what is cut off, and
+    // then grows again with other tokens, does so in parks of other numbers.
+    std::optional<ParkKey> last;
   };
   ParkSpot LocateForPark(absl::Span<const Token> tokens, const std::vector<std::uint64_t>& hashes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -377,10 +380,24 @@ class CacheImpl : public ConversationCache {
   absl::StatusOr<SessionFork> ForkForSession(const ConversationId& id, std::uint32_t tokens,
                                              const std::string& name, std::uint64_t budget_bytes);
   absl::Status WaitStored(const ConversationId& id, std::uint32_t tokens, absl::Time deadline);
-  absl::Status StoreAttributes(const ConversationId& id);
   void DropOlderSessions(const ConversationId& id, const std::string& name);
   void SettleNames();
   absl::Status ReleaseName(const ConversationId& id);
+
+  // ---- attributes.cc ----
+  // Last uses of all conversations that were used, to the durable tier.
+  void WriteAttributes(bool all) ABSL_LOCKS_EXCLUDED(mu_);
+  // A conversation's attributes to every tier that has something of it.
+  absl::Status StoreAttributes(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status StoreAttributesInto(std::size_t tier, const ConversationId& id,
+                                   const ConversationAttributes* written) ABSL_LOCKS_EXCLUDED(mu_);
+  // Tier::Store, with the name, pin or mark that a restart must find with the park.
+  absl::Status StoreWithAttributes(std::size_t tier, const ParkRecord& record,
+                                   const std::vector<ExtentBytes>& payload)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  std::optional<ConversationAttributes> MarksWithoutPark(std::size_t tier,
+                                                         const ConversationId& id) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // ---- accounting.cc ----
   LookupRecord MakeRecord(const RestoreOp& op, const MatchReport& match, std::uint32_t reused);
@@ -411,8 +428,6 @@ class CacheImpl : public ConversationCache {
   void ForgetUnusedIdentities() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status PutIdentityInto(std::size_t tier, const Digest128& digest);
   void HousekeepingLoop();
-  void WriteAttributes(bool all);
-  void ForgetLateAttributes(std::size_t tier, const ConversationId& id);
   void TellLosses();
   void AdjustRamBudget();
   void Touch(Handle handle, bool hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -164,7 +164,6 @@ QueueInfo CacheImpl::Queue() const {
 
 absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
   std::vector<Removal> removals;
-  ConversationAttributes mark;
   std::uint32_t kept = 0;
   // Before the tokens are gone that name it there.
   std::optional<PublishRequest> shared = WayOf(id);
@@ -175,7 +174,6 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
       return absl::NotFoundError("no such conversation");
     }
     removals = catalogue_.Forget(handle, &kept);
-    if (kept > 0) mark = catalogue_.Get(handle)->attributes;
   }
   if (shared.has_value()) EraseShared(id, *std::move(shared));
   absl::Status forgotten;
@@ -193,7 +191,7 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
     forgotten.Update(removed);
     // Without the mark a restart would bring it back.
     if (kept > 0 && tiers_[tier]->durable()) {
-      forgotten.Update(tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&mark, 1), true));
+      forgotten.Update(StoreAttributesInto(tier, id, nullptr));
     }
     if (bytes > 0) sink_->OnEvict(tiers_[tier]->kind(), EvictReason::kManual, bytes);
   }

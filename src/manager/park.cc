@@ -80,6 +80,7 @@ CacheImpl::ParkSpot CacheImpl::LocateForPark(absl::Span<const Token> tokens,
     owner = catalogue_.Get(spot.conversation);
   }
   spot.id = owner->id;
+  spot.last = catalogue_.Path(spot.conversation, spot.matched).back().key;
   return spot;
 }
 
@@ -354,6 +355,7 @@ bool CacheImpl::Enqueue(const ParkRequest& request, const std::vector<std::uint6
     const std::shared_ptr<const ParkRecord>& queued = park->pending->record;
     const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
     event = ParkEvent{queued->summary.key, piece.tokens.size(), piece.bytes, seconds};
+    if (!piece.tokens.empty()) spot->last = event.key;
     // Under the lock, so that a Forget that follows finds them.
     tokens_.Insert(event.key, SharedTokens(queued, &queued->tokens));
   }
@@ -371,6 +373,12 @@ bool CacheImpl::ChooseTarget(const Digest128& identity, TokenRange piece, std::i
     if (conversation == nullptr || !(conversation->id == spot->id) ||
         conversation->tip() < piece.begin || !conversation->indexed) {
       return false;
+    }
+    if (spot->last.has_value()) {
+      const Handle owner = catalogue_.FindId(spot->last->conversation);
+      if (owner == kNoHandle || catalogue_.Get(owner)->FindPark(spot->last->park) == nullptr) {
+        return false;
+      }
     }
     // Window rows and state belong to their position, wherever the conversation ends.
     const bool append = piece.begin == conversation->tip() || piece.empty();

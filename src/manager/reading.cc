@@ -336,7 +336,7 @@ bool CacheImpl::StoreCopy(std::size_t tier, const ParkRecord& record,
   const absl::Time begin = absl::Now();
   absl::Status stored = RemoveRefused(tier);
   if (stored.ok()) stored = PutIdentityInto(tier, record.summary.identity);
-  if (stored.ok()) stored = tiers_[tier]->Store(record, payload);
+  if (stored.ok()) stored = StoreWithAttributes(tier, record, payload);
   // AlreadyExists: somebody else stores it too, and notes it; or it is being removed just now.
   if (!stored.ok()) return absl::IsAlreadyExists(stored) && Holds(tier, key);
   sink_->OnSpill(tiers_[tier]->kind(), record.summary.payload_bytes,
@@ -355,16 +355,22 @@ bool CacheImpl::Holds(std::size_t tier, const ParkKey& key) const {
 // A tier has stored the park: notes it, or undoes it when the park was forgotten or cut meanwhile.
 bool CacheImpl::NoteStored(std::size_t tier, const ParkKey& key) {
   bool conversation_gone = false;
+  bool noted = false;
+  // Given a name or a pin while the tier had nothing of it.
+  const bool marked = MarksWithoutPark(tier, key.conversation).has_value();
   {
     absl::MutexLock lock(&mu_);
     const Handle handle = catalogue_.FindId(key.conversation);
     conversation_gone = handle == kNoHandle;
     ParkState* park = conversation_gone ? nullptr : catalogue_.Get(handle)->FindPark(key.park);
-    if (park != nullptr) {
-      catalogue_.AddTiers(handle, park, Bit(tier));
-      return true;
-    }
+    noted = park != nullptr;
+    if (noted) catalogue_.AddTiers(handle, park, Bit(tier));
   }
+  if (noted && marked) {
+    const absl::Status written = StoreAttributesInto(tier, key.conversation, nullptr);
+    if (!written.ok()) ReportTierError(tier, "write", written);
+  }
+  if (noted) return true;
   // No text of a forgotten conversation may stay behind.
   const absl::Status undone = RemoveInOrder(tier, {Removal{Bit(tier), key, 0, conversation_gone}});
   if (!undone.ok()) ReportTierError(tier, "remove", undone);

@@ -163,24 +163,6 @@ absl::Status CacheImpl::WaitStored(const ConversationId& id, std::uint32_t token
   return status;
 }
 
-// Writes a conversation's attributes to every tier.
-absl::Status CacheImpl::StoreAttributes(const ConversationId& id) {
-  ConversationAttributes attributes;
-  {
-    absl::MutexLock lock(&mu_);
-    const Handle handle = catalogue_.FindId(id);
-    if (handle == kNoHandle) return absl::NotFoundError("no such conversation");
-    attributes = catalogue_.Get(handle)->attributes;
-  }
-  for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
-    const absl::Status written =
-        tiers_[tier]->WriteAttributes(absl::MakeConstSpan(&attributes, 1), true);
-    ForgetLateAttributes(tier, id);
-    if (!written.ok()) return written;
-  }
-  return absl::OkStatus();
-}
-
 // A name is one session's: those before `id` go.
 void CacheImpl::DropOlderSessions(const ConversationId& id, const std::string& name) {
   std::vector<ConversationId> older;

@@ -126,7 +126,7 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     return false;
   }
   const absl::Time begin = absl::Now();
-  const absl::Status stored = tiers_[tier]->Store(*record, payload);
+  const absl::Status stored = StoreWithAttributes(tier, *record, payload);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   if (!stored.ok()) {
     ReportTierError(tier, "write", stored);

@@ -46,6 +46,33 @@ TEST_P(TierConformance, RemoveTakesWhatItIsGivenAndNothingElse) {
   EXPECT_EQ(Attributes()[0].name, "kept");
 }
 
+TEST_P(TierConformance, AttributesGoWithTheLastPark) {
+  Open();
+  std::vector<ConversationAttributes> rows;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    ConversationAttributes row;
+    row.conversation = Conversation(i);
+    row.name = "name " + std::to_string(i);
+    row.pinned = true;
+    rows.push_back(row);
+  }
+  for (std::uint32_t park = 0; park < 2; ++park) {
+    ASSERT_EQ(PutPlain({Conversation(0), park}, 1000), absl::OkStatus());
+    ASSERT_EQ(PutPlain({Conversation(1), park}, 1000), absl::OkStatus());
+  }
+  ASSERT_EQ(tier().WriteAttributes(rows, true), absl::OkStatus());
+  ASSERT_EQ(tier().Remove({{Conversation(0), 0}}), absl::OkStatus());
+  EXPECT_EQ(Attributes().size(), 3u);
+  // The second of two; nothing that was ever there; a park that is not, of one that has others.
+  ASSERT_EQ(tier().Remove({{Conversation(0), 1}, {Conversation(2), 0}, {Conversation(1), 7}}),
+            absl::OkStatus());
+  for (int round = 0; round < (GetParam().durable ? 2 : 1); ++round) {
+    ASSERT_EQ(Attributes().size(), 1u);
+    EXPECT_EQ(Attributes()[0].name, "name 1");
+    if (GetParam().durable) Open();
+  }
+}
+
 TEST_P(TierConformance, ForgetTakesParksAndAttributesOfOneConversation) {
   Open();
   const SamplePark gone0 = MakePlainPark({Conversation(0), 0}, 100000);

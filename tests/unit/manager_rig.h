@@ -10,6 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "parkade/conversation_cache.h"
 #include "src/engine/fake/fake_engine.h"
+#include "src/format/sealing.h"
 #include "tests/support/faulty_tier.h"
 #include "tests/support/recording_sink.h"
 #include "tiers/disk/disk_tier.h"

@@ -1,7 +1,6 @@
 // Small rows: identities, last uses, pins and names.
 #include <algorithm>
 
-#include "absl/cleanup/cleanup.h"
 #include "tiers/disk/tier_impl.h"
 
 namespace parkade::disk {
@@ -21,6 +20,20 @@ ConversationAttributes UsageOnly(const ConversationAttributes& attributes) {
 }
 
 }  // namespace
+
+DiskTier::AttributesTurn::AttributesTurn(DiskTier* tier) : tier_(tier) {
+  absl::MutexLock lock(&tier->mutex_);
+  const auto free = [tier]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(tier->mutex_) {
+    return !tier->attributes_taken_;
+  };
+  tier->mutex_.Await(absl::Condition(&free));
+  tier->attributes_taken_ = true;
+}
+
+DiskTier::AttributesTurn::~AttributesTurn() {
+  absl::MutexLock lock(&tier_->mutex_);
+  tier_->attributes_taken_ = false;
+}
 
 absl::Status DiskTier::PutIdentity(const Digest128& digest, const StoredIdentity& identity) {
   std::string value = EncodeIdentity(identity);
@@ -128,16 +141,7 @@ absl::Status DiskTier::WriteAttributes(absl::Span<const ConversationAttributes> 
   if (absl::Status s = Writable(); !s.ok()) return s;
   absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
   if (!db.ok()) return db.status();
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !writing_names_; };
-    mutex_.Await(absl::Condition(&idle));
-    writing_names_ = true;
-  }
-  const auto release = absl::MakeCleanup([this] {
-    absl::MutexLock lock(&mutex_);
-    writing_names_ = false;
-  });
+  const AttributesTurn turn(this);
   RowBatch batch;
   for (const ConversationAttributes& one : attributes) {
     batch.puts.push_back(

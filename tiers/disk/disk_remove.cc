@@ -1,5 +1,6 @@
 // Removing: rows first, synced; then the segments that no row names.
 #include <algorithm>
+#include <optional>
 
 #include "tiers/disk/tier_impl.h"
 
@@ -17,7 +18,10 @@ absl::StatusOr<DiskTier::Removal> DiskTier::GatherRemoval(const CatalogueDb& db,
   for (const ParkKey& key : keys) {
     const std::string row_key = ManifestKey(key);
     absl::StatusOr<std::string> value = db.Get(Family::kManifest, row_key);
-    if (absl::IsNotFound(value.status())) continue;
+    if (absl::IsNotFound(value.status())) {
+      going.try_emplace(key.conversation);
+      continue;
+    }
     if (!value.ok()) return value.status();
     if (!going[key.conversation].insert(row_key).second) continue;
     const absl::StatusOr<RefRow> row = UnwrapRef(*value);
@@ -33,7 +37,9 @@ absl::StatusOr<DiskTier::Removal> DiskTier::GatherRemoval(const CatalogueDb& db,
           return !left;
         });
     if (!scanned.ok()) return scanned;
-    if (!left) removal.emptied.push_back(id);
+    // Of one whose keys are all unknown there is mostly nothing.
+    const bool known = !row_keys.empty() || db.Get(Family::kUsage, begin).ok();
+    if (!left && known) removal.emptied.push_back(id);
   }
   return removal;
 }
@@ -65,21 +71,29 @@ void DiskTier::Unlink(absl::Span<const std::uint64_t> segments) {
   }
 }
 
+absl::Status DiskTier::DeleteRows(CatalogueDb& db, absl::Span<const ParkKey> keys,
+                                  Removal* removal) {
+  const AttributesTurn turn(this);
+  absl::StatusOr<Removal> gathered = GatherRemoval(db, keys);
+  if (!gathered.ok()) return gathered.status();
+  *removal = *std::move(gathered);
+  if (removal->batch.empty() && removal->emptied.empty()) return absl::OkStatus();
+  writer_.Reach("remove.begin");
+  AddEmptiedConversations(removal);
+  const absl::Status written = db.Write(removal->batch, true);
+  if (!written.ok()) Fail(written);
+  return written;
+}
+
 absl::Status DiskTier::Remove(absl::Span<const ParkKey> keys) {
   absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
   if (!db.ok()) return db.status();
-  absl::StatusOr<Removal> removal = GatherRemoval(**db, keys);
-  if (!removal.ok()) return removal.status();
-  if (removal->batch.empty()) return absl::OkStatus();
-  writer_.Reach("remove.begin");
-  AddEmptiedConversations(&*removal);
-  if (absl::Status s = (*db)->Write(removal->batch, true); !s.ok()) {
-    Fail(s);
-    return s;
-  }
+  Removal removal;
+  if (absl::Status s = DeleteRows(**db, keys, &removal); !s.ok()) return s;
+  if (removal.batch.empty()) return absl::OkStatus();
   writer_.Reach("remove.rows");
   for (const ParkKey& key : keys) places_.Erase(key);
-  Unlink(removal->segments);
+  Unlink(removal.segments);
   writer_.Reach("remove.unlinked");
   return absl::OkStatus();
 }
@@ -157,6 +171,7 @@ absl::Status DiskTier::DropSpentTombstones(CatalogueDb& db, const ConversationId
 absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<const ParkKey> keys) {
   absl::StatusOr<CatalogueGate::Use> db = gate_->Enter();
   if (!db.ok()) return db.status();
+  std::optional<AttributesTurn> turn(std::in_place, this);
   absl::StatusOr<Removal> removal = GatherRemoval(**db, keys);
   if (!removal.ok()) return removal.status();
   // The attributes go even when a fork keeps some of the parks, but what says that they are nobody
@@ -177,6 +192,7 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
     Fail(s);
     return s;
   }
+  turn.reset();
   writer_.Reach("forget.rows");
   for (const ParkKey& key : keys) places_.Erase(key);
   Unlink(removal->segments);

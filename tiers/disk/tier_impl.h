@@ -75,6 +75,18 @@ class DiskTier : public Tier {
     std::vector<std::uint64_t> segments;
     std::vector<ConversationId> emptied;  // conversations with no park left
   };
+  // Whoever writes attributes, or takes parks away with the last of which they go, does so alone:
+  // each looks first at what is there, and writes then.
+  class AttributesTurn {
+   public:
+    explicit AttributesTurn(DiskTier* tier) ABSL_LOCKS_EXCLUDED(tier->mutex_);
+    ~AttributesTurn();
+    AttributesTurn(const AttributesTurn&) = delete;
+    AttributesTurn& operator=(const AttributesTurn&) = delete;
+
+   private:
+    DiskTier* const tier_;
+  };
 
   // disk_tier.cc
   absl::StatusOr<std::unique_ptr<CatalogueDb>> OpenAndLoad();
@@ -109,6 +121,7 @@ class DiskTier : public Tier {
   absl::StatusOr<Removal> GatherRemoval(const CatalogueDb& db, absl::Span<const ParkKey> keys);
   void AddEmptiedConversations(Removal* removal);
   bool WasForgotten(const ConversationId& conversation) const;
+  absl::Status DeleteRows(CatalogueDb& db, absl::Span<const ParkKey> keys, Removal* removal);
   void Unlink(absl::Span<const std::uint64_t> segments);
   absl::Status WriteTombstone(const ConversationId& conversation,
                               absl::Span<const std::uint64_t> segments, RowBatch* batch,
@@ -149,7 +162,7 @@ class DiskTier : public Tier {
   absl::flat_hash_map<Digest128, std::string, DigestHash> identities_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<ConversationId, std::uint64_t>> spent_tombstones_ ABSL_GUARDED_BY(mutex_);
   // Names are written one call at a time, so that the last one wins in the files too.
-  bool writing_names_ ABSL_GUARDED_BY(mutex_) = false;
+  bool attributes_taken_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace parkade::disk

@@ -130,6 +130,7 @@ class RamTier : public Tier {
   template <typename Row>
   void Replace(std::map<Digest128, Row>& rows, const Digest128& key, const Row& row)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EraseAttributes(const ConversationId& conversation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::uint64_t ShortfallOf(std::uint64_t wanted_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Digest128 secret_;
@@ -285,7 +286,19 @@ absl::Status RamTier::Remove(absl::Span<const ParkKey> keys) {
     dropped.push_back(std::move(found->second));
     parks_.erase(found);
   }
+  for (const ParkKey& key : keys) {
+    const auto left = parks_.lower_bound(ParkKey{key.conversation, 0});
+    if (left != parks_.end() && left->first.conversation == key.conversation) continue;
+    EraseAttributes(key.conversation);
+  }
   return absl::OkStatus();
+}
+
+void RamTier::EraseAttributes(const ConversationId& conversation) {
+  const auto found = attributes_.find(conversation);
+  if (found == attributes_.end()) return;
+  row_bytes_ -= HeldBytes(found->second);
+  attributes_.erase(found);
 }
 
 absl::Status RamTier::Forget(const ConversationId& conversation, absl::Span<const ParkKey> keys) {
@@ -294,9 +307,9 @@ absl::Status RamTier::Forget(const ConversationId& conversation, absl::Span<cons
   const auto found = attributes_.find(conversation);
   const auto left = parks_.lower_bound(ParkKey{conversation, 0});
   const bool kept = left != parks_.end() && left->first.conversation == conversation;
-  if (found != attributes_.end() && !(kept && found->second.forgotten())) {
-    row_bytes_ -= HeldBytes(found->second);
-    attributes_.erase(found);
+  // What says that it was forgotten stays with what a fork keeps of it.
+  if (!(kept && found != attributes_.end() && found->second.forgotten())) {
+    EraseAttributes(conversation);
   }
   return absl::OkStatus();
 }
