@@ -75,8 +75,8 @@ class SharedTier : public Tier {
   // password or key.
   virtual absl::StatusOr<FoundWay> Find(const Digest128& identity, absl::Span<const Token> tokens,
                                         std::uint32_t beyond) = 0;
-  // Reads what ReadTokens and ReadExtents of these parks need, in one go: without it each park costs
-  // a wait of its own. Does nothing for what is there already.
+  // Reads what ReadTokens and ReadExtents of these parks need, in one go: without it each park
+  // costs a wait of its own. Does nothing for what is there already.
   virtual void Prepare(absl::Span<const ParkKey> keys) = 0;
   // Bytes of the park turned out to be damaged or gone: nobody is to find it any more, so that who
   // has it stores it anew. Waits for nothing.

@@ -21,7 +21,8 @@ enum class TierKind { kRam, kDisk, kRemote };
 // "ram", "disk", "remote": the label values of the metrics.
 std::string_view TierName(TierKind kind);
 
-// A budget that is none: others decide what the medium holds, and how much that is nobody here knows.
+// A budget that is none: others decide what the medium holds, and how much that is nobody here
+// knows.
 inline constexpr std::uint64_t kNoBudgetBytes = UINT64_MAX;
 
 struct TierUsage {

@@ -103,11 +103,6 @@ class CacheImpl : public ConversationCache {
   void NoteFindTime(absl::Duration took) ABSL_LOCKS_EXCLUDED(mu_);
   // Takes the parks into the catalogue, so that the lookup goes on as if they had been there.
   void Adopt(RestoreOp* op, const std::vector<FoundPark>& found);
-  struct AdoptSpot {
-    Handle conversation = kNoHandle;  // what the parks stand on, up to `begin`
-    std::uint32_t begin = 0;
-    std::size_t first = 0;  // of the parks that are not there
-  };
   AdoptSpot SpotFor(const RestoreOp& op, const std::vector<FoundPark>& found) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdoptFrom(const RestoreOp& op, const AdoptSpot& spot, const std::vector<FoundPark>& found,
@@ -432,8 +427,6 @@ class CacheImpl : public ConversationCache {
   void AdjustRamBudget();
   void Touch(Handle handle, bool hit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static std::int64_t NowUnixMs();
-  int RamTier() const { return ram_tier_; }
-  int DurableTier() const { return durable_tier_; }
   std::uint8_t Bit(std::size_t tier) const { return static_cast<std::uint8_t>(1u << tier); }
 
   const CacheOptions options_;

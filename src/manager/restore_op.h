@@ -85,6 +85,13 @@ struct MatchReport {
   std::string detail;
 };
 
+// Where parks that a shared tier was found to hold join the catalogue.
+struct AdoptSpot {
+  Handle conversation = kNoHandle;  // what the parks stand on, up to `begin`
+  std::uint32_t begin = 0;
+  std::size_t first = 0;  // of the parks that are not there
+};
+
 struct RestoreOp {
   LookupRequest request;
   StateLayout layout;

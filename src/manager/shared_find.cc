@@ -137,8 +137,7 @@ void CacheImpl::FarReaderLoop() {
 
 // The parks that this cache lacks, and what they stand on: the last of the found positions that
 // the local match reaches.
-CacheImpl::AdoptSpot CacheImpl::SpotFor(const RestoreOp& op,
-                                        const std::vector<FoundPark>& found) const {
+AdoptSpot CacheImpl::SpotFor(const RestoreOp& op, const std::vector<FoundPark>& found) const {
   AdoptSpot spot;
   const Conversation* matched = catalogue_.Get(op.match.conversation);
   if (matched == nullptr || !(matched->identity == op.request.identity)) return spot;

@@ -93,7 +93,8 @@ class Onlooker {
   }
   bool Wait(std::uint64_t* seen) {
     absl::MutexLock lock(&mu_);
-    auto later = [this, seen]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_ || step_ > *seen; };
+    auto later = [this, seen]()
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_ || step_ > *seen; };
     mu_.Await(absl::Condition(&later));
     *seen = step_;
     return !ended_;

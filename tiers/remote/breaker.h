@@ -25,8 +25,8 @@ class Breaker {
   void Note(const absl::Status& status, absl::Time now);
   // True: the caller probes now, and tells Probed the result. The time to the next probe doubles.
   bool ProbeDue(absl::Time now);
-  // OK closes it. The time to the first probe after the next failure stays as long as it has become:
-  // a store that answers probes and nothing else is not waited for every second.
+  // OK closes it. The time to the first probe after the next failure stays as long as it has
+  // become: a store that answers probes and nothing else is not waited for every second.
   void Probed(const absl::Status& status);
   // A whole lookup was answered in time: the store is as good as new.
   void Trust();

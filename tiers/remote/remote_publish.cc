@@ -175,8 +175,7 @@ absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayloa
   value->extents.resize(count);
   if (value->sealer != nullptr) value->headers.resize(count);
   std::atomic<std::size_t> next{0};
-  absl::Mutex mu;
-  absl::Status failed;
+  std::vector<absl::Status> done(count);
   const auto write = [&] {
     std::string stored;
     while (true) {
@@ -198,23 +197,23 @@ absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayloa
             SealExtent(*value->sealer, value->record.summary.key, extent, bytes, stored.data());
         bytes = absl::MakeConstSpan(stored.data(), stored.size());
       }
-      const absl::Status set =
+      done[i] =
           redis_->Set(keys_.Extent(row, extent.ordinal), bytes,
                       absl::ToInt64Milliseconds(options_.ttl), TransferDeadline(bytes.size()));
-      if (set.ok()) {
-        written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
-        continue;
+      if (!done[i].ok()) {
+        next = count;
+        return;
       }
-      next = count;
-      absl::MutexLock lock(&mu);
-      failed.Update(set);
+      written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
     }
   };
   std::vector<std::thread> writers;
   for (std::size_t i = 1; i < std::min(kWriters, count); ++i) writers.emplace_back(write);
   write();
   for (std::thread& writer : writers) writer.join();
-  return failed;
+  absl::Status all;
+  for (const absl::Status& one : done) all.Update(one);
+  return all;
 }
 
 absl::Status RemoteTier::SetBoundaries(const Chain& chain, const Place& place,

@@ -154,8 +154,9 @@ class RemoteTier final : public SharedTier {
   // ---- remote_find.cc ----
   // Rows of a chain.
   struct Rows {
-    std::vector<SharedRow> rows;  // the store's and those that were read before; null: there is none
-    std::size_t dead = 0;         // the first step whose conversation was erased, or their number
+    std::vector<SharedRow>
+        rows;              // the store's and those that were read before; null: there is none
+    std::size_t dead = 0;  // the first step whose conversation was erased, or their number
     bool damaged = false;
   };
   absl::StatusOr<Rows> FetchRows(const Chain& chain, absl::Time deadline);
