@@ -1,6 +1,9 @@
 // What a kill at each step leaves behind: the folder is copied there, and the copy opened.
+#include <atomic>
 #include <set>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "tests/unit/disk_fixture.h"
 
 namespace parkade::test {
@@ -183,6 +186,38 @@ TEST_F(DiskStepsTest, ForgettingLeavesNoTokensBehind) {
   ASSERT_EQ(tier().Forget(DiskConversation(1), keys), absl::OkStatus());
   EXPECT_EQ(count(), 0);
   EXPECT_EQ(Held(), (Parks{{2, {0, 1}}}));
+}
+
+// If both look at what is left before either has removed its park, each sees the other's, and the
+// attributes stay.
+TEST_F(DiskTierTest, TwoThatRemoveTheLastTwoParksTakeTheAttributesAlong) {
+  std::atomic<int> looked{0};
+  absl::Notification both;
+  options_.failpoint = [&](std::string_view point) {
+    if (point != "remove.begin") return;
+    if (++looked == 2) return both.Notify();
+    both.WaitForNotificationWithTimeout(absl::Milliseconds(300));
+  };
+  Open();
+  const ConversationId id = DiskConversation(1);
+  PutConversation(id, 2);
+  ConversationAttributes row;
+  row.conversation = id;
+  row.name = "a name";
+  ASSERT_EQ(tier().WriteAttributes({row}, true), absl::OkStatus());
+  std::vector<std::thread> threads;
+  for (std::uint32_t park = 0; park < 2; ++park) {
+    threads.emplace_back([&, park] { EXPECT_EQ(tier().Remove({{id, park}}), absl::OkStatus()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(looked, 2);
+  const auto stays = [](const ConversationAttributes&) { ADD_FAILURE() << "attributes stay"; };
+  ASSERT_EQ(tier().EnumerateAttributes(stays), absl::OkStatus());
+  tier_.reset();
+  const auto report = VerifyDiskTier(directory(), false, nullptr);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->orphan_files, 0u);
+  EXPECT_EQ(report->findings, std::vector<std::string>{});
 }
 
 TEST_F(DiskStepsTest, AForkKeepsWhatItNeedsOfAForgottenConversation) {

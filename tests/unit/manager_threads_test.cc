@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <ctime>
+#include <functional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/unit/manager_rig.h"
 
@@ -204,6 +206,60 @@ TEST(ManagerReaders, AllReadWhileTheImportHasNothing) {
   auto fresh = rig.MakeEngine();
   EXPECT_EQ(rig.StepToEnd(*restore, *fresh), Restore::State::kRestored);
   EXPECT_EQ(reads, 16);
+}
+
+// Does something between the moment when its place is found and the capture of its rows.
+class InterruptedEngine : public FakeEngine {
+ public:
+  InterruptedEngine(FakeEngineOptions options, std::function<void()> interrupt)
+      : FakeEngine(std::move(options)), interrupt_(std::move(interrupt)) {}
+  absl::Status BeginCapture(std::uint32_t tokens) override {
+    if (interrupt_) std::exchange(interrupt_, nullptr)();
+    return FakeEngine::BeginCapture(tokens);
+  }
+
+ private:
+  std::function<void()> interrupt_;
+};
+
+// A park goes on where a conversation ends; before it is queued the conversation loses its end and
+// grows again, with other tokens, beyond that place.
+TEST(ManagerParking, NothingIsAddedToAConversationThatHasGrownAnewMeanwhile) {
+  Rig rig;
+  const std::vector<Token> text = Tokens(1, 350);
+  const auto first = rig.MakeEngine();
+  for (std::size_t at = 0; at < 300; at += 100) {
+    first->Append(absl::MakeConstSpan(text).subspan(at, 100));
+    rig.Park(*first);
+  }
+  const ConversationId id = rig.cache().List(1, ConversationId()).at(0).id;
+  const auto other = rig.MakeEngine();
+  other->Append(Fork(text, 100, 2, 300));
+  FakeEngineOptions options;
+  options.planes = RigModel().layout().planes;
+  options.stages = first->stages();
+  InterruptedEngine engine(options, [&] {
+    Fault gone;
+    gone.call = TierCall::kReadExtents;
+    gone.status = absl::NotFoundError("gone");
+    gone.key = ParkKey{id, 1};
+    rig.ram().AddFault(gone);
+    rig.Look(text);
+    EXPECT_EQ(rig.cache().Get(id)->tokens, 100u);
+    EXPECT_EQ(rig.Park(*other).conversation, id);
+    EXPECT_EQ(rig.cache().Get(id)->tokens, 400u);
+  });
+  engine.Append(text);
+  const ParkOutcome outcome = rig.ParkOnce(engine);
+  EXPECT_FALSE(outcome.complete);
+  // Asked again, it parks all of it, beside the other one.
+  EXPECT_EQ(rig.Park(engine).captured_tokens, 350u);
+  for (const std::vector<Token>& parked : {text, other->tokens()}) {
+    const auto fresh = rig.MakeEngine();
+    const Restored restored = rig.Run(*fresh, Fork(parked, parked.size(), 3, 5));
+    EXPECT_EQ(restored.record.matched_tokens, parked.size());
+    EXPECT_EQ(restored.state, Restore::State::kRestored);
+  }
 }
 
 // The cache goes while queues and readers are busy.
