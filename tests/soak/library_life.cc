@@ -299,6 +299,9 @@ void LibraryLife::ChangeFaults() {
     fault.skip = Below(20);
     fault.at = random_();
     faulty_->AddFault(fault);
+    bad_reads_ = bad_reads_ ||
+                 (fault.call == FileCall::kRead &&
+                  (fault.kind == FileFault::Kind::kFail || fault.kind == FileFault::Kind::kFlip));
     Log("fault of call " + std::to_string(static_cast<int>(fault.call)) + ", kind " +
         std::to_string(static_cast<int>(fault.kind)) + ", errno " + std::to_string(fault.error) +
         ", " + fault.path);
@@ -355,8 +358,10 @@ void LibraryLife::End() {
   CountEvents();
   if (DiskEvictions() != evictions_at_will_) will_.durable.clear();
   // Bytes that could not be read were given up, and what stood on them.
-  will_.damaged = corrupt_;
-  if (corrupt_) will_.sessions.clear();
+  will_.damaged = corrupt_ || bad_reads_;
+  if (corrupt_ || bad_reads_) will_.sessions.clear();
+  // Nobody hears of it when a catalogue is rebuilt meanwhile.
+  if (bad_reads_) will_.durable.clear();
   rig.sink().Reset();
   rig.options().disk_files = nullptr;
   if (faulty_ != nullptr) totals_.faults_hit += faulty_->faults_hit();

@@ -99,6 +99,7 @@ class LibraryLife {
   bool faults_on_ = false;
   bool had_faults_ = false;
   bool corrupt_ = false;
+  bool bad_reads_ = false;  // at some time
   LifeWill will_;
   absl::Mutex log_mutex_;
   std::string log_ ABSL_GUARDED_BY(log_mutex_);

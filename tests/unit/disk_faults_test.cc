@@ -142,6 +142,25 @@ TEST_P(DiskFaultsTest, NoDescriptorIsNoDamage) {
   EXPECT_EQ(Held(), (HeldParks{{1, {0}}}));
 }
 
+// Whoever rebuilds may not take what can't be opened for damaged: it would be dropped.
+TEST_P(DiskFaultsTest, NoDescriptorLosesNothingWhileTheCatalogueIsRebuilt) {
+  Open();
+  PutConversation(DiskConversation(1), 3);
+  for (std::uint64_t skip = 0; skip < 8; ++skip) {
+    SCOPED_TRACE(skip);
+    tier_.reset();
+    std::filesystem::remove_all(directory() + "/catalogue");
+    FileFault none_left = Failing(FileCall::kOpenToRead, EMFILE, ".segment");
+    none_left.skip = skip;
+    none_left.times = 1;
+    files_.AddFault(none_left);
+    EXPECT_EQ(OpenDiskTier(options_).status().code(), absl::StatusCode::kUnavailable);
+    files_.ClearFaults();
+    Open();
+    EXPECT_EQ(Held(), (HeldParks{{1, {0, 1, 2}}}));
+  }
+}
+
 TEST_P(DiskFaultsTest, ABitThatFlipsIsSeen) {
   Open();
   PutConversation(DiskConversation(1), 1);

@@ -14,10 +14,11 @@ constexpr std::uint64_t kLargestSmallSegment = 1u << 20;
 }  // namespace
 
 // Tombstones count before anything is taken back.
-void Reconciler::FindTombstones() {
+absl::Status Reconciler::FindTombstones() {
   for (const SegmentFile& file : orphans_) {
     if (file.size_bytes > kLargestSmallSegment) continue;
     absl::StatusOr<SegmentHead> head = reader_->ReadHead(file.segment);
+    if (absl::IsUnavailable(head.status())) return head.status();
     if (!head.ok()) continue;
     for (const CatalogueRow& row : head->rows) {
       if (row.family != Family::kTombstone) continue;
@@ -27,6 +28,7 @@ void Reconciler::FindTombstones() {
       if (segments.ok()) dead_.insert(segments->begin(), segments->end());
     }
   }
+  return absl::OkStatus();
 }
 
 absl::Status Reconciler::AdoptOrphans() {
@@ -52,7 +54,10 @@ absl::Status Reconciler::AdoptOrphans() {
 
 absl::Status Reconciler::AdoptSegment(const SegmentFile& file, bool* adopted) {
   absl::StatusOr<SegmentHead> head = reader_->ReadHead(file.segment);
-  if (absl::IsFailedPrecondition(head.status())) return head.status();
+  // That it can't be opened now (no descriptor is left) says nothing about what is in it.
+  if (absl::IsFailedPrecondition(head.status()) || absl::IsUnavailable(head.status())) {
+    return head.status();
+  }
   if (!head.ok()) {
     Find(std::string(head.status().message()));
     return absl::OkStatus();

@@ -30,7 +30,8 @@ struct DiskTierOptions {
 
 // One clear line in the status when the directory can't be used: InvalidArgument (not a directory,
 // foreign files, other owner), FailedPrecondition (another process holds it; newer format; other
-// key), ResourceExhausted (no space). Nothing in the directory is touched then.
+// key), ResourceExhausted (no space). Nothing in the directory is touched then. Unavailable: a file
+// can't be opened now (no descriptor is left); nothing is given up for that.
 absl::StatusOr<std::unique_ptr<Tier>> OpenDiskTier(const DiskTierOptions& options);
 
 struct VerifyReport {

@@ -61,14 +61,14 @@ class Reconciler {
   absl::Status ScanManifest();
   absl::Status ScanSmall();
   absl::Status ListFiles();
-  void Compare();
+  absl::Status Compare();
   absl::Status DeleteBroken();
   absl::Status DropFiles();
   absl::Status PruneTombstones();
   const SegmentFile* FileOf(std::uint64_t segment) const;
 
   // adoption.cc
-  void FindTombstones();
+  absl::Status FindTombstones();
   absl::Status AdoptOrphans();
   absl::Status AdoptSegment(const SegmentFile& file, bool* adopted);
   absl::Status AdoptPark(const SegmentFile& file, const SegmentHead& head, const CatalogueRow& row,

@@ -54,7 +54,7 @@ absl::StatusOr<RecoveryReport> Reconciler::Run() {
   Reach("recovery.scanned");
   if (absl::Status s = directory_->RemoveMarker(kOpeningName); !s.ok()) return s;
   if (absl::Status s = ListFiles(); !s.ok()) return s;
-  Compare();
+  if (absl::Status s = Compare(); !s.ok()) return s;
   report_.parks = parks_.size();
   const bool rows_differ = !broken_.empty() || !damaged_rows_.empty() || !orphans_.empty();
   if (rows_differ || check_chains_) {
@@ -162,7 +162,7 @@ const SegmentFile* Reconciler::FileOf(std::uint64_t segment) const {
   return it != files_.end() && it->segment == segment ? &*it : nullptr;
 }
 
-void Reconciler::Compare() {
+absl::Status Reconciler::Compare() {
   absl::flat_hash_set<std::uint64_t> small_segments;
   for (const SmallOwner& owner : small_) small_segments.insert(owner.ref.segment);
   std::size_t next = 0;
@@ -184,7 +184,7 @@ void Reconciler::Compare() {
         absl::StrCat(SegmentPath(owner.segment), ": missing or of another size than its row says"));
   }
   report_.lost_parks = broken_.size() + damaged_rows_.size();
-  FindTombstones();
+  if (absl::Status s = FindTombstones(); !s.ok()) return s;
   const absl::flat_hash_set<std::uint64_t> damaged(options_.damaged_segments.begin(),
                                                    options_.damaged_segments.end());
   for (const ParkOwner& owner : parks_) {
@@ -192,6 +192,7 @@ void Reconciler::Compare() {
   }
   drop_ = options_.damaged_segments;
   for (const ParkOwner& owner : broken_) drop_.push_back(owner.segment);
+  return absl::OkStatus();
 }
 
 absl::Status Reconciler::DeleteBroken() {
