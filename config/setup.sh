@@ -70,8 +70,11 @@ install_packages() {
   [ "${#missing[@]}" -gt 0 ] || return 0
   install "${missing[@]}" | tee -a "$log" | { grep --line-buffered '^Setting up' || true; } \
     || fail "the packages could not be installed: $(grep -m1 '^E:' "$log" || echo "see $log")"
-  # Debian enables it at boot; who had it installed before is not asked here.
-  [[ " ${missing[*]} " != *' prometheus '* ]] || as_root update-rc.d prometheus disable || true
+  # Debian enables them at boot; who had one installed before is not asked here.
+  local service
+  for service in prometheus redis-server; do
+    [[ " ${missing[*]} " != *" $service "* ]] || as_root update-rc.d "$service" disable || true
+  done
 }
 
 install_venv() {

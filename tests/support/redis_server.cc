@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -24,8 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program's path, empty if there is none.
+// The program's path, empty if there is none. PARKADE_TEST_REDIS_SERVER names another one than what
+// is found.
 std::string Program() {
+  const char* const given = std::getenv("PARKADE_TEST_REDIS_SERVER");
+  if (given != nullptr) return given;
   const char* const path = std::getenv("PATH");
   for (const char* name : {"redis-server", "valkey-server"}) {
     for (const auto& folder : absl::StrSplit(path != nullptr ? path : "", ':')) {
@@ -224,7 +228,7 @@ RedisCluster::RedisCluster(int replicas, const std::vector<std::string>& argumen
   for (int i = 0; i < kMasters * (1 + replicas); ++i) {
     nodes_.push_back(std::make_unique<RedisServer>(all));
   }
-  Join();
+  Join(std::find(all.begin(), all.end(), "--tls-cluster") != all.end());
   if (replicas > 0) Replicate();
 }
 
@@ -232,13 +236,14 @@ std::string RedisCluster::Id(int index) { return node(index).Ask({"CLUSTER", "MY
 
 bool RedisCluster::AllSay(const std::string& name, const std::string& value) {
   for (const auto& one : nodes_) {
+    if (!one->running()) continue;
     const std::string all = one->Ask({"CLUSTER", "INFO"});
     if (all.find(absl::StrCat(name, ":", value, "\r\n")) == std::string::npos) return false;
   }
   return true;
 }
 
-void RedisCluster::Join() {
+void RedisCluster::Join(bool tls) {
   const char* const ranges[kMasters][2] = {{"0", "5460"}, {"5461", "10922"}, {"10923", "16383"}};
   for (int i = 0; i < kMasters; ++i) {
     EXPECT_EQ(node(i).Ask({"CLUSTER", "ADDSLOTSRANGE", ranges[i][0], ranges[i][1]}), "OK");
@@ -247,7 +252,8 @@ void RedisCluster::Join() {
     EXPECT_EQ(node(i).Ask({"CLUSTER", "SET-CONFIG-EPOCH", absl::StrCat(i + 1)}), "OK");
   }
   for (int i = 1; i < size(); ++i) {
-    EXPECT_EQ(node(0).Ask({"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(node(i).port()),
+    const int port = tls ? node(i).tls_port() : node(i).port();
+    EXPECT_EQ(node(0).Ask({"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(port),
                            absl::StrCat(node(i).bus_port())}),
               "OK");
   }
@@ -307,6 +313,13 @@ void RedisCluster::EndMove(int slot, int to) {
     if (i == to || !node(i).running()) continue;
     EXPECT_EQ(node(i).Ask({"CLUSTER", "SETSLOT", absl::StrCat(slot), "NODE", id}), "OK");
   }
+  // A node that has not heard of this epoch would take the same one for the next move, and then
+  // they dispute both.
+  const std::string all = node(to).Ask({"CLUSTER", "INFO"});
+  const std::string name = "cluster_current_epoch";
+  const std::size_t begin = all.find(name + ":") + name.size() + 1;
+  const std::string epoch = all.substr(begin, all.find('\r', begin) - begin);
+  EXPECT_TRUE(WaitUntil([&] { return AllSay(name, epoch); }));
 }
 
 void MakeCertificates(const std::string& folder, const std::string& names) {

@@ -62,7 +62,8 @@ class RedisServer {
 // Three masters with a third of the slots each, and a replica of each.
 class RedisCluster {
  public:
-  // `replicas`: 0 or 1 for each master.
+  // `replicas`: 0 or 1 for each master. `arguments` go to each node; with "--tls-cluster" the nodes
+  // know each other by tls_port().
   explicit RedisCluster(int replicas = 1, const std::vector<std::string>& arguments = {});
 
   static constexpr int kMasters = 3;
@@ -85,7 +86,7 @@ class RedisCluster {
 
  private:
   std::string Id(int index);
-  void Join();
+  void Join(bool tls);
   void Replicate();
   bool AllSay(const std::string& name, const std::string& value);
 

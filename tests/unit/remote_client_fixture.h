@@ -61,6 +61,20 @@ inline absl::Status SetValue(Redis& redis, const std::string& key, const std::st
   return redis.Set(key, value, ttl_ms, deadline);
 }
 
+// Whether the value is there and as expected; what is said then doesn't fill the screen.
+inline ::testing::AssertionResult Same(const absl::StatusOr<std::string>& value,
+                                       const std::string& expected) {
+  if (!value.ok()) return ::testing::AssertionFailure() << value.status();
+  if (*value == expected) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << value->size() << " bytes, expected " << expected.size() << " others";
+}
+inline ::testing::AssertionResult Same(const absl::StatusOr<Reply>& reply,
+                                       const std::string& expected) {
+  if (!reply.ok()) return ::testing::AssertionFailure() << reply.status();
+  return Same(reply->bytes, expected);
+}
+
 // Bytes that compare unequal when they are moved, with CR, LF and NUL in them.
 inline std::string Bytes(std::size_t size, std::uint64_t seed = 1) {
   std::string bytes(size, '\0');

@@ -1,21 +1,42 @@
 // Servers that do not answer as they should, played by the test.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "absl/strings/str_replace.h"
 #include "tests/unit/remote_client_fixture.h"
+#include "tiers/remote/resolver.h"
+#include "tiers/remote/stream.h"
+#include "tiers/remote/tls.h"
 
 namespace parkade::remote {
 namespace {
 
 constexpr char kNoCluster[] = "-ERR This instance has cluster support disabled\r\n";
+
+// Listens on a port of 127.0.0.1, which it puts into `port`.
+int Listen(int* port) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::listen(listener, 8), 0);
+  EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  *port = ntohs(address.sin_port);
+  return listener;
+}
 
 // Answers by a word in what it is sent ("GET"), the same for each connection; several answers come
 // one after the other, the last one again and again. An empty one: it hangs up. "{port}" is its
@@ -25,15 +46,7 @@ class PlayedServer {
   using Answers = std::map<std::string, std::vector<std::string>>;
   explicit PlayedServer(Answers answers) : answers_(std::move(answers)) {
     answers_.insert({"CLUSTER", {kNoCluster}});
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(listener_, 8), 0);
-    EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port_ = ntohs(address.sin_port);
+    listener_ = Listen(&port_);
     thread_ = std::thread([this] { Work(); });
   }
   ~PlayedServer() {
@@ -203,6 +216,80 @@ TEST(RemoteProtocol, SendsNothingTwiceThatMayHaveBeenDone) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), server.address() + ": the server closed the connection");
   EXPECT_EQ(server.asked("INCR"), 1);
+}
+
+TEST(RemoteProtocol, TakesAnswersWhileItStillSends) {
+  int port = 0;
+  const int listener = Listen(&port);
+  const std::string value = Bytes(4 << 20);
+  constexpr std::size_t kCommands = 12;
+  // Reads nothing more as long as its answers are not taken.
+  std::thread server([&] {
+    const int connection = ::accept(listener, nullptr, nullptr);
+    std::string bytes(64, '\0');
+    EXPECT_GT(::recv(connection, bytes.data(), bytes.size(), 0), 0);
+    std::string answer = kNoCluster;
+    const std::string echo = absl::StrCat("$", value.size(), "\r\n", value, "\r\n");
+    bytes.resize(std::string("*2\r\n$4\r\nECHO\r\n").size() + echo.size());
+    for (std::size_t i = 0; i <= kCommands; ++i) {
+      if (::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) break;
+      if (i < kCommands && ::recv(connection, bytes.data(), bytes.size(), MSG_WAITALL) <= 0) break;
+      answer = echo;
+    }
+    ::close(connection);
+  });
+  {
+    const auto redis = MakeRedis(Url(port));
+    const std::vector<Command> commands(kCommands, Command{{"ECHO", value}, ""});
+    const auto replies = redis->Run(commands, Ample());
+    EXPECT_TRUE(replies.ok()) << replies.status();
+    if (replies.ok()) {
+      for (const Reply& reply : *replies) EXPECT_TRUE(Same(reply, value));
+    }
+  }
+  server.join();
+  ::close(listener);
+}
+
+// After an end and a reset a write raises SIGPIPE, which by default ends the process.
+TEST(RemoteStream, WritesToAClosedConnectionWithoutASignal) {
+  int port = 0;
+  const int listener = Listen(&port);
+  Resolver resolver;
+  const auto stream = Stream::Connect({"127.0.0.1", port}, resolver, nullptr, Ample());
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  char byte = 'x';
+  const iovec piece = {&byte, 1};
+  ASSERT_EQ(*(*stream)->Write(&piece, 1), 1u);
+  const int connection = ::accept(listener, nullptr, nullptr);
+  ASSERT_EQ(WaitFor(connection, POLLIN, Ample()), absl::OkStatus());
+  ::shutdown(connection, SHUT_WR);
+  ::close(connection);
+  ::close(listener);
+  // Whatever is waited for, poll() tells errors.
+  ASSERT_EQ(WaitFor((*stream)->fd(), POLLPRI, Ample()), absl::OkStatus());
+  EXPECT_EQ((*stream)->Write(&piece, 1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ((*stream)->Write(&piece, 1).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(RemoteStream, HoldsTheSignalThatTlsWouldRaise) {
+  int files[2];
+  ASSERT_EQ(::pipe2(files, O_CLOEXEC), 0);
+  ::close(files[0]);
+  sigset_t before, after, pending;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  ASSERT_EQ(::sigismember(&before, SIGPIPE), 0);
+  for (int i = 0; i < 2; ++i) {
+    const NoPipeSignal outer(true);
+    const NoPipeSignal inner(true);
+    EXPECT_EQ(::write(files[1], "x", 1), -1);
+    EXPECT_EQ(errno, EPIPE);
+  }
+  ::sigpending(&pending);
+  EXPECT_EQ(::sigismember(&pending, SIGPIPE), 0);
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(::sigismember(&after, SIGPIPE), 0);
+  ::close(files[1]);
 }
 
 }  // namespace

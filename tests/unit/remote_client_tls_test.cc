@@ -1,5 +1,6 @@
 // The same over TLS, and what must not be trusted.
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "tests/unit/remote_client_fixture.h"
@@ -8,6 +9,7 @@ namespace parkade::remote {
 namespace {
 
 using test::MakeCertificates;
+using test::RedisCluster;
 using test::RedisServer;
 using test::TcpProxy;
 using test::TlsArguments;
@@ -44,14 +46,14 @@ TEST_F(RemoteTlsTest, DoesAllThatItDoesWithout) {
     for (const std::size_t size : {0u, 1u, 16384u, 100000u, 4u << 20}) {
       const std::string value = Bytes(size, size);
       ASSERT_EQ(SetValue(*redis, "k", value), absl::OkStatus());
-      EXPECT_EQ(*GetValue(*redis, "k"), value);
-      EXPECT_EQ(RunOne(*redis, {"GET", "k"})->bytes, value);
+      EXPECT_TRUE(Same(GetValue(*redis, "k"), value));
+      EXPECT_TRUE(Same(RunOne(*redis, {"GET", "k"}), value));
     }
     const std::string value = Bytes(1 << 20);
     const std::vector<Command> commands(12, Command{{"ECHO", value}, ""});
     const auto replies = redis->Run(commands, Ample());
     ASSERT_TRUE(replies.ok()) << replies.status();
-    for (const Reply& reply : *replies) EXPECT_EQ(reply.bytes, value);
+    for (const Reply& reply : *replies) EXPECT_TRUE(Same(reply, value));
     // Tickets that the server sends by itself don't make it leave a connection.
     EXPECT_EQ(server.Info("clients", "connected_clients"), "2");
   }
@@ -67,7 +69,7 @@ TEST_F(RemoteTlsTest, ServesThreads) {
         const std::string key = absl::StrCat("k", thread);
         const std::string value = Bytes(30000, thread * 100 + i);
         ASSERT_EQ(SetValue(*redis, key, value), absl::OkStatus());
-        EXPECT_EQ(*GetValue(*redis, key), value);
+        EXPECT_TRUE(Same(GetValue(*redis, key), value));
       }
     });
   }
@@ -142,7 +144,7 @@ TEST_F(RemoteTlsTest, KeepsTheDeadlineOfAServerThatStandsStill) {
     EXPECT_LT(absl::Now(), deadline + absl::Milliseconds(500));
   }
   server.Resume();
-  EXPECT_EQ(*GetValue(*redis, "k"), Bytes(1 << 20));
+  EXPECT_TRUE(Same(GetValue(*redis, "k"), Bytes(1 << 20)));
 }
 
 TEST_F(RemoteTlsTest, SurvivesACutWhileItSendsAndReceives) {
@@ -153,11 +155,11 @@ TEST_F(RemoteTlsTest, SurvivesACutWhileItSendsAndReceives) {
   ASSERT_EQ(SetValue(*redis, "k", value), absl::OkStatus());
   proxy.CutAfter(300000);
   EXPECT_EQ(GetValue(*redis, "k").status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(*GetValue(*redis, "k"), value);
+  EXPECT_TRUE(Same(GetValue(*redis, "k"), value));
   const std::string large = Bytes(32 << 20);
   proxy.Stop(true);
+  const std::uint64_t before = redis->nodes()[0].bytes_out;
   std::thread cutter([&] {
-    const std::uint64_t before = redis->nodes()[0].bytes_out;
     EXPECT_TRUE(WaitUntil([&] { return redis->nodes()[0].bytes_out > before + 100000; }));
     proxy.Cut();
   });
@@ -165,7 +167,29 @@ TEST_F(RemoteTlsTest, SurvivesACutWhileItSendsAndReceives) {
   cutter.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   proxy.Stop(false);
-  EXPECT_EQ(*GetValue(*redis, "k"), value);
+  EXPECT_TRUE(Same(GetValue(*redis, "k"), value));
+}
+
+TEST_F(RemoteTlsTest, ServesACluster) {
+  std::vector<std::string> arguments = TlsArguments(folder_);
+  arguments.insert(arguments.end(), {"--tls-cluster", "yes"});
+  RedisCluster cluster(0, arguments);
+  const auto redis = MakeRedis(TlsUrl(cluster.node(0).tls_port(), "localhost"), options_);
+  std::vector<std::string> keys;
+  std::vector<Command> commands;
+  for (int i = 0; i < 60; ++i) keys.push_back(absl::StrCat("key:", i));
+  for (const std::string& key : keys) commands.push_back({{"SET", key, key}, key});
+  for (const std::string& key : keys) commands.push_back({{"GET", key}, key});
+  const auto replies = redis->Run(commands, Ample());
+  ASSERT_TRUE(replies.ok()) << replies.status();
+  for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(replies->at(60 + i).bytes, keys[i]);
+  std::set<std::string> addresses, expected;
+  for (const NodeInfo& node : redis->nodes()) addresses.insert(node.address);
+  for (int i = 0; i < 3; ++i) {
+    expected.insert(absl::StrCat("127.0.0.1:", cluster.node(i).tls_port()));
+    EXPECT_GT(std::stoi(cluster.node(i).Ask({"DBSIZE"})), 5);
+  }
+  EXPECT_EQ(addresses, expected);
 }
 
 }  // namespace

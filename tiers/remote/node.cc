@@ -40,7 +40,7 @@ absl::Status Node::Named(const absl::Status& status) const {
 
 bool Node::connected() const {
   absl::MutexLock lock(&mutex_);
-  return open_ > 0;
+  return open_ > making_;
 }
 
 void Node::Return(std::unique_ptr<Connection> connection) {
@@ -63,6 +63,7 @@ absl::StatusOr<Node::Lease> Node::Acquire(absl::Time deadline) {
       }
       if (idle_.empty()) {
         ++open_;
+        ++making_;
       } else {
         connection = std::move(idle_.back());
         idle_.pop_back();
@@ -76,8 +77,9 @@ absl::StatusOr<Node::Lease> Node::Acquire(absl::Time deadline) {
     --open_;
   }
   absl::StatusOr<std::unique_ptr<Connection>> made = Connect(deadline);
-  if (made.ok()) return Lease(shared_from_this(), *std::move(made));
   absl::MutexLock lock(&mutex_);
+  --making_;
+  if (made.ok()) return Lease(shared_from_this(), *std::move(made));
   --open_;
   return Named(made.status());
 }

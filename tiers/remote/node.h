@@ -60,6 +60,7 @@ class Node : public std::enable_shared_from_this<Node> {
   const Endpoint& endpoint() const { return endpoint_; }
   const std::string& address() const { return address_; }
   const Traffic& traffic() const { return traffic_; }
+  // Whether there is a connection that was not found broken yet.
   bool connected() const;
   // The same status, its message beginning with the address.
   absl::Status Named(const absl::Status& status) const;
@@ -83,7 +84,8 @@ class Node : public std::enable_shared_from_this<Node> {
 
   mutable absl::Mutex mutex_;
   std::vector<std::unique_ptr<Connection>> idle_ ABSL_GUARDED_BY(mutex_);
-  int open_ ABSL_GUARDED_BY(mutex_) = 0;  // idle, in use and being made
+  int open_ ABSL_GUARDED_BY(mutex_) = 0;    // idle, in use and being made
+  int making_ ABSL_GUARDED_BY(mutex_) = 0;  // of those
 };
 
 }  // namespace parkade::remote

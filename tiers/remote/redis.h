@@ -49,7 +49,7 @@ struct NodeInfo {
   std::string address;
   std::uint64_t bytes_in = 0;   // received from it since it is known
   std::uint64_t bytes_out = 0;  // sent to it
-  bool connected = false;
+  bool connected = false;       // there is a connection that was not found broken yet
 };
 
 // Thread safe, nothing throws, no lock is held over I/O. Outlives its calls.
