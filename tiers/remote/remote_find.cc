@@ -37,8 +37,10 @@ std::uint32_t Matched(const std::vector<FoundPark>& found, absl::Span<const Toke
 }  // namespace
 
 SharedRow RemoteTier::TakeRow(const Digest128& row, const Reply& reply, bool* damaged) {
-  if (reply.kind != Reply::Kind::kBytes) return nullptr;
-  absl::StatusOr<RowValue> value = DecodeRow(row, reply.bytes, options_.key.get());
+  const bool foreign = IsForeign(reply);
+  if (reply.kind != Reply::Kind::kBytes && !foreign) return nullptr;
+  absl::StatusOr<RowValue> value =
+      DecodeRow(row, foreign ? std::string_view() : reply.bytes, options_.key.get());
   if (!value.ok()) {
     // A newer program's is left to it.
     *damaged = *damaged || absl::IsDataLoss(value.status());
@@ -89,8 +91,10 @@ absl::StatusOr<RemoteTier::Rows> RemoteTier::FetchRows(const Chain& chain, absl:
 
 absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& identity,
                                              absl::Span<const Token> tokens,
-                                             std::uint32_t boundary_tokens, absl::Time deadline) {
+                                             std::uint32_t boundary_tokens, absl::Time deadline,
+                                             bool* gap) {
   FoundWay way;
+  *gap = true;
   absl::StatusOr<Rows> fetched = FetchRows(chain, deadline);
   if (!fetched.ok()) return fetched.status();
   std::vector<SharedRow>& rows = fetched->rows;
@@ -111,19 +115,19 @@ absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& ident
     rows.insert(rows.begin(), more->rows.begin(), more->rows.end());
   }
   std::uint32_t position = 0;
-  bool gap = false;  // something of what the boundary stands for is not there
+  *gap = false;
   bool left = false;
-  for (std::size_t i = 0; i < fetched->dead && !gap && !left; ++i) {
-    gap = rows[i] == nullptr;
-    if (gap || position >= tokens.size()) break;
+  for (std::size_t i = 0; i < fetched->dead && !*gap && !left; ++i) {
+    *gap = rows[i] == nullptr;
+    if (*gap || position >= tokens.size()) break;
     const ParkSummary& summary = rows[i]->record.summary;
     const std::uint32_t end = std::min(chain.steps[i].end, summary.end_token());
     const bool goes_on = summary.token_count == 0
                              ? summary.first_token <= position
                              : summary.first_token == position && end > position;
-    gap = !goes_on || !(summary.identity == identity) ||
-          !(summary.key.conversation == chain.steps[i].label);
-    if (gap) break;
+    *gap = !goes_on || !(summary.identity == identity) ||
+           !(summary.key.conversation == chain.steps[i].label);
+    if (*gap) break;
     const std::uint32_t same =
         summary.token_count == 0
             ? 0
@@ -136,9 +140,9 @@ absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& ident
     position += same;
   }
   // Erased is not lost; other tokens than the boundary's mean that it is another one's value.
-  const bool erased = !gap && !left && fetched->dead < chain.steps.size();
+  const bool erased = !*gap && !left && fetched->dead < chain.steps.size();
   if (position >= boundary_tokens || erased) way.lost_tokens = 0;
-  way.damaged = way.lost_tokens > 0 && (fetched->damaged || !gap);
+  way.damaged = fetched->damaged || (way.lost_tokens > 0 && !*gap);
   return way;
 }
 
@@ -150,9 +154,10 @@ absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(
   int tries = 0;
   for (std::size_t i = names.size(); i > 0 && tries < kMostTries; --i) {
     const Reply& reply = replies[i - 1];
-    if (reply.kind != Reply::Kind::kBytes) continue;
+    if (reply.kind != Reply::Kind::kBytes && !IsForeign(reply)) continue;
     const auto boundary_tokens = static_cast<std::uint32_t>((first + i) * kPageTokens);
-    const absl::StatusOr<Chain> chain = DecodeBoundary(reply.bytes);
+    const absl::StatusOr<Chain> chain =
+        DecodeBoundary(IsForeign(reply) ? std::string_view() : reply.bytes);
     if (!chain.ok()) {
       // A newer program's is left to it; a shallower one may do.
       if (!absl::IsDataLoss(chain.status())) continue;
@@ -162,10 +167,12 @@ absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(
       continue;
     }
     ++tries;
-    absl::StatusOr<FoundWay> way = Resolve(*chain, identity, tokens, boundary_tokens, deadline);
+    bool gap = false;
+    absl::StatusOr<FoundWay> way =
+        Resolve(*chain, identity, tokens, boundary_tokens, deadline, &gap);
     if (!way.ok()) return way.status();
     // What leads nowhere would lead everybody there, and nobody who comes later further.
-    if (way->lost_tokens > 0) Discard(names[i - 1]);
+    if (gap || way->lost_tokens > 0) Discard(names[i - 1]);
     best.lost_tokens = std::max(best.lost_tokens, way->lost_tokens);
     best.damaged = best.damaged || way->damaged;
     if (Matched(way->parks, tokens) <= beyond) continue;

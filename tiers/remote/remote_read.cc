@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "src/format/segment.h"
 #include "tiers/remote/tier_impl.h"
@@ -88,6 +89,7 @@ absl::StatusOr<ExtentBytes> RemoteTier::ReadExtent(
       redis_->Get(keys_.Extent(row, number), begin + options_.deadline, place,
                   [this](std::size_t bytes) { return TransferDeadline(bytes); });
   if (!fits) return absl::DataLossError("a value of the store has another size than its row says");
+  if (absl::StrContains(got.message(), "WRONGTYPE")) return absl::DataLossError(got.message());
   if (!got.ok()) return Noted(got);
   NoteSpeed(extent.stored_bytes, absl::Now() - begin);
   read_bytes_.fetch_add(extent.stored_bytes, std::memory_order_relaxed);

@@ -149,6 +149,7 @@ std::string RemoteTier::OwnSecret() const {
 }
 
 absl::StatusOr<bool> RemoteTier::AdoptSecret(const Reply& reply) {
+  if (IsForeign(reply)) Discard(keys_.Secret());
   // Dropped or wiped: what this machine knows is still right, and written there again.
   if (reply.kind != Reply::Kind::kBytes) return false;
   std::string_view text = reply.bytes;

@@ -30,6 +30,11 @@ namespace parkade::remote {
 // What is used is renewed when this part of its time to live is over.
 inline constexpr int kRenewals = 8;
 
+// What stands under the name is no string: nobody of us wrote it.
+inline bool IsForeign(const Reply& reply) {
+  return reply.kind == Reply::Kind::kError && reply.bytes.rfind("WRONGTYPE", 0) == 0;
+}
+
 using SharedRow = std::shared_ptr<const RowValue>;
 
 // Rows that were read lately, by bytes. Thread safe.
@@ -162,10 +167,11 @@ class RemoteTier final : public SharedTier {
   absl::StatusOr<Rows> FetchRows(const Chain& chain, absl::Time deadline);
   // A row's value, damage being taken out of the store; null.
   SharedRow TakeRow(const Digest128& row, const Reply& reply, bool* damaged);
-  // The boundary says that the prompt's first `boundary_tokens` tokens are there.
+  // The boundary says that the prompt's first `boundary_tokens` tokens are there. *gap: something
+  // of what it names is gone.
   absl::StatusOr<FoundWay> Resolve(Chain chain, const Digest128& identity,
                                    absl::Span<const Token> tokens, std::uint32_t boundary_tokens,
-                                   absl::Time deadline);
+                                   absl::Time deadline, bool* gap);
   // The deepest of the boundaries, in the order of the pages from `first` on, that can be used.
   absl::StatusOr<FoundWay> ResolveDeepest(const Digest128& identity, absl::Span<const Token> tokens,
                                           std::size_t first, std::uint32_t beyond,
