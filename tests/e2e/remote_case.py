@@ -21,12 +21,14 @@ class RemoteCase(ServerTest):
                           address or self.redis.address, *arguments, **options)
 
     def wait_published(self, server, tokens):
-        """All of a conversation of so many tokens stands in Redis."""
+        """All of the newest conversation, which has so many tokens, stands in Redis."""
         def published():
-            return any(c["tokens"] >= tokens and
-                       all("remote" in park["tiers"]
-                           for park in server.conversation(c["id"])["parks"])
-                       for c in server.conversations())
+            all_of_them = server.conversations()
+            last_used = max((c["last_used"] for c in all_of_them), default=0)
+            # What it stands on was used with it.
+            return any(c["tokens"] >= tokens and c["last_used"] == last_used and all(
+                "remote" in park["tiers"] for park in server.conversation(c["id"])["parks"])
+                       for c in all_of_them)
         wait_until(published, f"{tokens} tokens in the remote tier")
         server.wait_parked()
 

@@ -219,13 +219,16 @@ class Scenarios17(RemoteCase):
             prompt = (prompt + self.one.ask(prompt, ANSWER).tokens +
                       tokens_of(f"turn {self.chats}.{turn}", 150))
             held = len(prompt) - 151
+            wait_until(lambda: len(self.added(before, "r")) > turn, "the row")
             self.wait_published(self.one, held)
-        added = sorted(set(self.redis.keys()) - before)
-        kinds = {kind: [key for key in added if f":{kind}:" in key] for kind in "brx"}
+        kinds = {kind: self.added(before, kind) for kind in "brx"}
         self.assertGreaterEqual(len(kinds["r"]), 2, kinds)
         self.assertGreaterEqual(len(kinds["b"]), 2, kinds)
         self.assertGreaterEqual(len(kinds["x"]), 2, kinds)
         return prompt, held, kinds
+
+    def added(self, before, kind):
+        return sorted(set(self.redis.keys(kind)) - before)
 
     def look_up(self, prompt):
         """The second server's answer is right; returns its lookup."""

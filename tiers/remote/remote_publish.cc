@@ -229,6 +229,11 @@ absl::Status RemoteTier::SetBoundaries(const Chain& chain, const Place& place,
   for (const std::string& name : names) {
     commands.push_back({{"SET", name, value, "PX", ttl}, name});
   }
+  {
+    // A lookup may have found the one before useless.
+    absl::MutexLock lock(&mu_);
+    for (const std::string& name : names) discarded_.erase(name);
+  }
   return Write(commands, deadline);
 }
 
@@ -276,6 +281,8 @@ absl::Status RemoteTier::Publish(const PublishRequest& request, PublishOutcome* 
   *outcome = PublishOutcome();
   if (!breaker_.closed()) return absl::UnavailableError(breaker_.reason());
   if (!writable()) return absl::ResourceExhaustedError("the store takes no writes");
+  // Before boundaries are written under the same names.
+  RemoveDiscarded();
   const absl::StatusOr<Digest128> secret = Secret(true, absl::Now() + options_.deadline);
   if (!secret.ok()) return secret.status();
   if (secret->IsZero()) return absl::AbortedError("the store's secret is not readable");
@@ -298,6 +305,8 @@ absl::Status RemoteTier::PublishSteps(const PublishRequest& request,
   if (progress.next == 0) {
     const absl::StatusOr<FoundWay> found = Find(request.identity, request.tokens, 0);
     if (!found.ok()) return found.status();
+    // What it found useless has its names written anew below.
+    RemoveDiscarded();
     UseFound(request, found->parks, &progress);
     outcome->steps = static_cast<std::uint32_t>(progress.next);
     if (progress.next == request.steps.size()) return absl::OkStatus();
