@@ -59,7 +59,8 @@ class RemotePairsTest(RemoteCase):
         self.goes_on(other, chat, turn="other's")
         before = set(self.redis.keys("x"))
         branches = [chat + tokens_of("one's", 200), chat + tokens_of("other's", 700)]
-        answers = at_once([lambda: self.ask(one, branches[0]), lambda: self.ask(other, branches[1])])
+        answers = at_once([lambda: self.ask(one, branches[0]),
+                           lambda: self.ask(other, branches[1])])
         for number, (server, answer) in enumerate(zip((one, other), answers)):
             branches[number] += answer.tokens
             self.wait_published(server, len(branches[number]) - 1)

@@ -55,8 +55,9 @@ struct RecoveryOptions {
 };
 
 // Requires a writable catalogue that nobody else uses. FailedPrecondition: a segment was written by
-// a newer version. Unavailable: one can't be opened now. DataLoss: the catalogue's own files are damaged; set it aside and start again
-// with an empty one. After an error or a crash a second run goes on where the first one stopped.
+// a newer version. Unavailable: one can't be opened now. DataLoss: the catalogue's own files are
+// damaged; set it aside and start again with an empty one. After an error or a crash a second run
+// goes on where the first one stopped.
 // Cost: the manifest, one stat a segment, and one read a segment that no row names.
 absl::StatusOr<RecoveryReport> Reconcile(Directory* directory, CatalogueDb* db,
                                          SegmentReader* reader, const RecoveryOptions& options);
