@@ -166,6 +166,8 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   partial.lookup_seconds = 0.25;
   partial.restore_seconds = 0.5;
   partial.restored_bytes = 9;
+  partial.expected_load_seconds = 0.25;
+  partial.expected_read_seconds = 8;
   LookupRecord identity;
   identity.prompt_tokens = 10;
   identity.miss_tokens[static_cast<int>(MissReason::kIdentity)] = 9;
@@ -186,7 +188,8 @@ TEST_F(ApiTest, LookupsInTheirShape) {
             "\"conversation\":\"0000000000000001000000000000000a\",\"outcome\":\"partial\","
             "\"boundary\":{\"position\":64,\"kind\":\"system\"},"
             "\"stage_tiers\":[\"ram\",\"disk\"],\"seconds\":0.75,\"lookup_seconds\":0.25,"
-            "\"restore_seconds\":0.5,\"restored_bytes\":9,\"hit_tokens\":{\"disk\":64},"
+            "\"restore_seconds\":0.5,\"restored_bytes\":9,"
+            "\"expected\":{\"load_seconds\":0.25,\"read_seconds\":8.0},\"hit_tokens\":{\"disk\":64},"
             "\"miss_tokens\":{\"new\":6,\"diverged\":30},\"reason\":\"diverged\","
             "\"first_difference\":70,\"identity_field\":null,\"changed\":\"time\","
             "\"failed_tier\":null,\"detail\":null}");
@@ -194,6 +197,7 @@ TEST_F(ApiTest, LookupsInTheirShape) {
   EXPECT_EQ(json["lookups"][1]["identity_field"], "kv_type_k");
   EXPECT_EQ(json["lookups"][1]["first_difference"], Json());
   EXPECT_EQ(json["lookups"][1]["conversation"], Json());
+  EXPECT_EQ(json["lookups"][1]["expected"], Json());
   EXPECT_EQ(json["lookups"][2]["reason"], Json());
   EXPECT_EQ(json["lookups"][2]["boundary"], Json());
   EXPECT_EQ(json["lookups"][2]["failed_tier"], "disk");
