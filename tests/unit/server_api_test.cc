@@ -189,7 +189,8 @@ TEST_F(ApiTest, LookupsInTheirShape) {
             "\"boundary\":{\"position\":64,\"kind\":\"system\"},"
             "\"stage_tiers\":[\"ram\",\"disk\"],\"seconds\":0.75,\"lookup_seconds\":0.25,"
             "\"restore_seconds\":0.5,\"restored_bytes\":9,"
-            "\"expected\":{\"load_seconds\":0.25,\"read_seconds\":8.0},\"hit_tokens\":{\"disk\":64},"
+            "\"expected\":{\"load_seconds\":0.25,\"read_seconds\":8.0},"
+            "\"hit_tokens\":{\"disk\":64},"
             "\"miss_tokens\":{\"new\":6,\"diverged\":30},\"reason\":\"diverged\","
             "\"first_difference\":70,\"identity_field\":null,\"changed\":\"time\","
             "\"failed_tier\":null,\"detail\":null}");
