@@ -220,8 +220,9 @@ void CacheImpl::PublishLoop() {
       // Whether it can be reached again nobody tells: it is looked at.
       mu_.AwaitWithTimeout(absl::Condition(&work), kLookAgain);
       if (publishing_stops_) return;
-      if (!work()) continue;
+      // Asked once: the tier may change its mind at any time.
       erase = CanErase();
+      if (!erase && !CanPublish()) continue;
       if (!erase) {
         id = to_publish_.front();
         to_publish_.pop_front();
