@@ -2,6 +2,7 @@ parkade_test(server_test
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/changed_stamp_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/key_file_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/password_file_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/router_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/server_api_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/server_flags_test.cc

@@ -231,6 +231,84 @@ TEST(Flags, BoundsAreInside) {
   EXPECT_EQ(Parse({"--conversation-cache-disk-gib", "auto", kDisk, "d"})->disk.budget_bytes, 0u);
 }
 
+constexpr char kRemote[] = "--conversation-cache-remote";
+constexpr char kAddress[] = "redis://u:s3cret@a:1,b:2/p";
+
+TEST(RemoteFlags, ReachTheirOptions) {
+  const auto flags = Parse({kRemote, kAddress, "--conversation-cache-remote-ttl-s=60",
+                            "--conversation-cache-remote-deadline-ms", "1"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->remote.address, kAddress);
+  EXPECT_EQ(flags->remote.ttl_s, 60);
+  EXPECT_EQ(flags->remote.deadline_ms, 1);
+  EXPECT_TRUE(flags->any_given);
+  EXPECT_TRUE(flags->notices.empty());
+  const auto off = Parse({kRemote, kAddress, kRemote, "off"});
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_EQ(off->remote.address, "");
+  EXPECT_EQ(off->remote.ttl_s, 604800);
+  EXPECT_EQ(off->remote.deadline_ms, 500);
+}
+
+TEST(RemoteFlags, NeedATierOfThisMachine) {
+  const std::string alone =
+      "--conversation-cache-remote: needs a RAM or a disk tier beside it; give "
+      "--conversation-cache-mib N or --conversation-cache-disk PATH";
+  EXPECT_EQ(ErrorOf({kRemote, kAddress, "--conversation-cache-mib", "0"}), alone);
+  EXPECT_EQ(ErrorOf({kRemote, kAddress, "--cache-ram", "0"}), alone);
+  EXPECT_TRUE(Parse({kRemote, kAddress, "--conversation-cache-mib", "0", kDisk, "d"}).ok());
+}
+
+TEST(RemoteFlags, WrongValuesAreOneClearLineThatShowsNoPassword) {
+  EXPECT_EQ(ErrorOf({"--conversation-cache-remote-ttl-s", "59"}),
+            "--conversation-cache-remote-ttl-s: '59' is not a whole number of seconds from 60 to "
+            "1073741824");
+  EXPECT_EQ(ErrorOf({"--conversation-cache-remote-deadline-ms", "0"}),
+            "--conversation-cache-remote-deadline-ms: '0' is not a whole number of ms from 1 to "
+            "600000");
+  EXPECT_EQ(ErrorOf({kRemote, ""}), "--conversation-cache-remote: needs an address");
+  for (const char* address : {"redis://:s3cret @a", "redis://:s3cret\n@a", " redis://:s3cret@a"}) {
+    EXPECT_EQ(ErrorOf({kRemote, address}),
+              "--conversation-cache-remote: an address has no blanks or control characters");
+  }
+  const ConfigFile file("conversation-cache-remote = redis://:s3cret @a\n");
+  EXPECT_EQ(file.Error().find("s3cret"), std::string::npos) << file.Error();
+}
+
+TEST(RemoteFlags, WithoutARemoteTierTheRestHasNoEffectAndThatIsSaid) {
+  const auto flags = Parse({"--conversation-cache-remote-ttl-s", "60",
+                            "--conversation-cache-remote-deadline-ms", "9"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->notices,
+            (std::vector<std::string>{"--conversation-cache-remote-ttl-s has no effect without "
+                                      "--conversation-cache-remote",
+                                      "--conversation-cache-remote-deadline-ms has no effect "
+                                      "without --conversation-cache-remote"}));
+}
+
+// A key encrypts what goes to a remote tier, too.
+TEST(RemoteFlags, AKeyHasAnEffectWithoutADisk) {
+  const auto flags = Parse({kRemote, kAddress, "--conversation-cache-key-file", "k"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_TRUE(flags->notices.empty());
+  EXPECT_EQ(flags->disk.key_file, "k");
+}
+
+TEST(RemoteFlags, ReachTheServersOfARouter) {
+  const std::string address = "redis://:pass%20word=#'\"@[::1]:1/p";
+  const auto flags = Parse({kRemote, address, "--conversation-cache-remote-ttl-s", "61",
+                            "--conversation-cache-remote-deadline-ms", "62"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  const auto text = FlagsText(*flags);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const char* const argv[] = {"parkade-server"};
+  const auto child = ParseFlagsText(1, argv, *text, "options");
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_EQ(child->remote.address, address);
+  EXPECT_EQ(child->remote.ttl_s, 61);
+  EXPECT_EQ(child->remote.deadline_ms, 62);
+}
+
 TEST(Flags, UnknownAndMissing) {
   EXPECT_EQ(ErrorOf({"--conversation-cache-size", "5"}),
             "--conversation-cache-size: unknown flag; 'parkade-server --help' lists the flags");
