@@ -100,8 +100,9 @@ void CacheImpl::Ask(RestoreOp* op) {
   const absl::StatusOr<FoundWay> found =
       Shared()->Find(op->request.identity, tokens, op->match.matched);
   op->shared_answered = found.ok();
-  NoteFindTime(absl::Now() - begin);
   if (!found.ok()) return ReportTierError(tier, "read", found.status());
+  // What was waited for in vain is the breaker's business: when that lets through, it is over.
+  NoteFindTime(absl::Now() - begin);
   if (found->damaged) {
     sink_->OnCorrupt(TierKind::kRemote);
     ReportTierError(tier, "read", absl::DataLossError("a row or boundary was damaged; removed"));
