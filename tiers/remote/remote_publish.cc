@@ -136,7 +136,21 @@ absl::Status RemoteTier::Check(const PublishRequest& request, const Progress& pr
   const Command set{{"SET", secret, own, "NX"}, secret};
   if (absl::Status s = Write(absl::MakeConstSpan(&set, 1), deadline); !s.ok()) return s;
   std::vector<std::string> names = {secret};
-  for (const ChainStep& step : progress.chain.steps) names.push_back(keys_.Row(step.row));
+  // Of each name behind the secret, which row it belongs to: all of a park has to be there, or what
+  // goes on behind it would be of no use to anybody.
+  std::vector<Digest128> owners;
+  for (const ChainStep& step : progress.chain.steps) {
+    names.push_back(keys_.Row(step.row));
+    owners.push_back(step.row);
+  }
+  for (std::size_t i = 0; i < progress.next; ++i) {
+    const std::optional<Place> place = PlaceOf(request.steps[i].key);
+    if (!place.has_value()) continue;  // cut otherwise by others
+    for (std::uint32_t extent = 0; extent < place->extents; ++extent) {
+      names.push_back(keys_.Extent(place->row, extent));
+      owners.push_back(place->row);
+    }
+  }
   const std::size_t rows_end = names.size();
   std::vector<ConversationId> labels;
   for (std::size_t i = progress.next; i < request.steps.size(); ++i) {
@@ -160,9 +174,9 @@ absl::Status RemoteTier::Check(const PublishRequest& request, const Progress& pr
   }
   if (!dead->empty()) return absl::OkStatus();
   bool gone = *another;
-  for (std::size_t i = 0; i < progress.chain.steps.size(); ++i) {
+  for (std::size_t i = 0; i < owners.size(); ++i) {
     if (IsOne(rows[static_cast<std::ptrdiff_t>(i)])) continue;
-    DiscardRow(progress.chain.steps[i].row);
+    DiscardRow(owners[i]);
     gone = true;
   }
   if (!gone) return absl::OkStatus();
