@@ -120,7 +120,7 @@ class RemoteShownTest(RemoteCase):
         self.server.wait_parked()
         wait_until(lambda: "remote" in self.tool("ls").splitlines()[1], "the tier to be listed")
         shown = self.tool("show", self.server.conversations()[0]["id"])
-        self.assertIn("ram, remote", shown)
+        self.assertIn("ram,remote", shown)
         for command in ("stats", "budgets"):
             line = next(line for line in self.tool(command).splitlines()
                         if line.startswith("remote"))
@@ -149,9 +149,9 @@ class RemoteShownTest(RemoteCase):
 
     def test_metrics(self):
         chat = self.chat()
+        stored = sum(self.redis.ask("STRLEN", key) for key in self.redis.keys("x"))
         other = self.start_remote(DENSE)
         other.ask(chat + [300], 1)
-        stored = sum(self.redis.ask("STRLEN", key) for key in self.redis.keys("x"))
         metrics = self.server.metrics()
         theirs = other.metrics()
         for values in (metrics, theirs):
