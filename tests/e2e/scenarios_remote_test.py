@@ -74,7 +74,8 @@ class Scenarios16(RemoteCase):
         other.wait_parked()
         self.redis.start()
         self.wait_state(other, "up")
-        self.wait_published(other, len(lost) + ANSWER - 1)
+        # What waited longer goes first.
+        self.wait_published(other, PROMPT + ANSWER - 1)
         third = self.start_remote(DENSE, *PATIENT)
         lookup = self.ask(third, lost + [300])
         self.assertEqual(lookup["hit_tokens"], {"remote": len(lost)}, lookup)
