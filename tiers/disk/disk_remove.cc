@@ -114,6 +114,20 @@ absl::Status DiskTier::WriteTombstone(const ConversationId& conversation,
   return absl::OkStatus();
 }
 
+bool DiskTier::Keeps(const CatalogueDb& db, const ConversationId& conversation,
+                     absl::Span<const ParkKey> removed) {
+  bool kept = false;
+  const std::string begin = ConversationKey(conversation);
+  const absl::Status read = db.Scan(
+      Family::kManifest, begin, PrefixEnd(begin), [&](std::string_view key, std::string_view) {
+        const absl::StatusOr<ParkKey> park = ParseManifestKey(key);
+        kept = park.ok() && std::find(removed.begin(), removed.end(), *park) == removed.end();
+        return !kept;
+      });
+  // What can't be read is taken for kept: a mark too many costs nothing.
+  return kept || !read.ok();
+}
+
 bool DiskTier::WasForgotten(const ConversationId& conversation) const {
   absl::MutexLock lock(&mutex_);
   const auto it = names_.find(conversation);
@@ -178,7 +192,9 @@ absl::Status DiskTier::Forget(const ConversationId& conversation, absl::Span<con
   // else's stays with them.
   const bool emptied = std::find(removal->emptied.begin(), removal->emptied.end(), conversation) !=
                        removal->emptied.end();
-  if (!emptied && !WasForgotten(conversation)) removal->emptied.push_back(conversation);
+  if (!emptied && !(WasForgotten(conversation) && Keeps(**db, conversation, keys))) {
+    removal->emptied.push_back(conversation);
+  }
   AddEmptiedConversations(&*removal);
   std::vector<std::uint64_t> replaced = EarlierTombstone(**db, conversation, &*removal);
   std::uint64_t tombstone = 0;

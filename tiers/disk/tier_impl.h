@@ -121,6 +121,9 @@ class DiskTier : public Tier {
   absl::StatusOr<Removal> GatherRemoval(const CatalogueDb& db, absl::Span<const ParkKey> keys);
   void AddEmptiedConversations(Removal* removal);
   bool WasForgotten(const ConversationId& conversation) const;
+  // Whether parks of the conversation are left without these.
+  static bool Keeps(const CatalogueDb& db, const ConversationId& conversation,
+                    absl::Span<const ParkKey> removed);
   absl::Status DeleteRows(CatalogueDb& db, absl::Span<const ParkKey> keys, Removal* removal);
   void Unlink(absl::Span<const std::uint64_t> segments);
   absl::Status WriteTombstone(const ConversationId& conversation,
