@@ -51,7 +51,7 @@ class Box:
         self.text = None
         self.sessions = {}  # name: (tokens, the chat they begin)
         self.forgotten = set()
-        self.damaged = set()
+        self.damaged, self.was_damaged = set(), False
         self.ending = threading.Event()
         self.hits = {}
         self.files = Series()
@@ -173,6 +173,7 @@ class Box:
         path = self.random.choice(segments)
         ServerTest.damage((path, os.path.getsize(path) // 2, os.path.getsize(path) // 3, 0))
         self.damaged.add(os.path.relpath(path, self.disk))
+        self.was_damaged = True
         self.sessions = {}  # any of them may stand on it
         self.figures.add("damages")
 

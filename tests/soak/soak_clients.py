@@ -199,7 +199,9 @@ class Client:
             slot = self.random.randrange(self.box.slots)
             name = f"taken {self.random.randrange(3)}"
             action = self.random.choice(("save", "restore", "erase"))
-            status = self.one_of(server, (200, 400, 404, 409, 507), "POST",
+            # 500: what the name stands for was damaged.
+            statuses = (200, 400, 404, 409, 507) + ((500,) if self.box.was_damaged else ())
+            status = self.one_of(server, statuses, "POST",
                                  f"/slots/{slot}?action={action}", {"filename": name})
             self.box.figures.add(f"slot_{action}_{status}")
         else:
