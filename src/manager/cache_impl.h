@@ -123,6 +123,7 @@ class CacheImpl : public ConversationCache {
   absl::Status PublishOne(const ConversationId& id);
   absl::StatusOr<PublishPayload> ReadForPublishing(const PublishStep& step);
   absl::StatusOr<PublishPayload> ReadWhole(std::size_t tier, const ParkKey& key);
+  void NotePublished(const std::vector<ParkKey>& keys) ABSL_LOCKS_EXCLUDED(mu_);
   bool CanPublish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanErase() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellSharedState(std::string* told);

@@ -125,9 +125,7 @@ absl::Status CacheImpl::PublishOne(const ConversationId& id) {
   PublishOutcome outcome;
   const absl::Time begin = absl::Now();
   const absl::Status published = Shared()->Publish(*way, &outcome);
-  for (const ParkKey& key : outcome.bound) {
-    if (!Holds(tier, key)) NoteStored(tier, key);
-  }
+  NotePublished(outcome.bound);
   if (outcome.written_bytes > 0) {
     sink_->OnSpill(tiers_[tier]->kind(), outcome.written_bytes,
                    absl::ToDoubleSeconds(absl::Now() - begin));
@@ -139,6 +137,17 @@ absl::Status CacheImpl::PublishOne(const ConversationId& id) {
     ReportTierError(tier, "write", published);
   }
   return published;
+}
+
+// Of what was deleted meanwhile the tier keeps in mind where it stands: it is erased once more.
+void CacheImpl::NotePublished(const std::vector<ParkKey>& keys) {
+  absl::MutexLock lock(&mu_);
+  for (const ParkKey& key : keys) {
+    const Handle handle = catalogue_.FindId(key.conversation);
+    ParkState* park = handle == kNoHandle ? nullptr : catalogue_.Get(handle)->FindPark(key.park);
+    if (park == nullptr) continue;
+    catalogue_.AddTiers(handle, park, Bit(static_cast<std::size_t>(shared_tier_)));
+  }
 }
 
 bool CacheImpl::EraseOne() {
