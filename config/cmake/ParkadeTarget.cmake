@@ -7,7 +7,9 @@ function(parkade_options target)
   target_compile_options(${target} PRIVATE ${PARKADE_WARNINGS})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   if(PARKADE_SANITIZE)
-    target_compile_options(${target} PUBLIC -fsanitize=${PARKADE_SANITIZE} -fno-omit-frame-pointer)
+    # -O1 takes half the minutes to compile that -O2 takes, and its stacks are easier to read.
+    target_compile_options(${target} PUBLIC -fsanitize=${PARKADE_SANITIZE} -fno-omit-frame-pointer
+      -O1)
     target_link_options(${target} PUBLIC -fsanitize=${PARKADE_SANITIZE})
     if(PARKADE_SANITIZE STREQUAL "thread")
       target_compile_options(${target} PUBLIC
