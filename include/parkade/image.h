@@ -103,7 +103,7 @@ struct StageMap {
 };
 
 // Values are stored.
-enum class Codec : std::uint8_t { kRaw = 0, kLz4 = 1, kZstd = 2 };
+enum class Codec : std::uint8_t { kRaw = 0, kLz4 = 1, kZstd = 2, kZstdShuffled = 3 };
 
 // The unit that is stored, checked and moved.
 //

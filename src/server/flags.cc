@@ -190,9 +190,11 @@ absl::Status CheckDiskFlags(const FlagValues& values, ParsedFlags* flags) {
        {"conversation-cache-disk-gib", "conversation-cache-disk-min-free-mib",
         "conversation-cache-codec", "conversation-cache-key-file"}) {
     if (values.count(name) == 0) continue;
-    if (remote && name == "conversation-cache-key-file") continue;
+    const bool preference =
+        name == "conversation-cache-codec" || name == "conversation-cache-key-file";
+    if (remote && preference) continue;
     // Codec and key are preferences: they may stand in a file that several servers share.
-    if (!off && name != "conversation-cache-codec" && name != "conversation-cache-key-file") {
+    if (!off && !preference) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", std::string(name),
                        ": there is no disk tier; name its directory with "

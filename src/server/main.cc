@@ -151,6 +151,7 @@ absl::StatusOr<std::unique_ptr<parkade::SharedTier>> Backing::OpenRemote() const
   remote.ttl = absl::Seconds(flags_.remote.ttl_s);
   remote.deadline = absl::Milliseconds(flags_.remote.deadline_ms);
   remote.redis.connect_timeout = remote.deadline;
+  remote.codec = flags_.disk.codec;
   remote.key = key_;
   return parkade::OpenRemoteTier(remote);
 }

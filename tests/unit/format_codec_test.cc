@@ -36,6 +36,39 @@ TEST(Codecs, GoBothWays) {
   }
 }
 
+// 16-bit floats: a sign and an exponent that are alike, and noise.
+std::string Floats(std::mt19937_64& random, std::size_t bytes) {
+  std::string out = Noise(random, bytes);
+  for (std::size_t i = 1; i < bytes; i += 2) out[i] = static_cast<char>(0x3a + (out[i] & 3));
+  return out;
+}
+
+TEST(Codecs, ZstdShufflesFloats) {
+  std::mt19937_64 random = SeededRandom();
+  for (const std::size_t bytes : {300000u, 300001u, 1u << 20}) {
+    const std::string raw = Floats(random, bytes);
+    EXPECT_NEAR(ZstdSavedShare(raw), 0.37, 0.04);
+    std::string stored;
+    ASSERT_EQ(Compress(CodecChoice::kZstd, raw, &stored), Codec::kZstdShuffled);
+    EXPECT_LT(stored.size() * 100, raw.size() * 68);
+    EXPECT_EQ(Unpack(Codec::kZstdShuffled, stored, raw.size()), raw);
+    // Another order of the bytes is not what was packed.
+    EXPECT_NE(Unpack(Codec::kZstd, stored, raw.size()), raw);
+    EXPECT_EQ(Unpack(Codec::kZstdShuffled, stored, raw.size() - 1),
+              "extent: zstd frame is damaged");
+    EXPECT_EQ(Unpack(Codec::kZstdShuffled, stored, raw.size() + 1),
+              "extent: zstd frame is too short");
+  }
+}
+
+TEST(Codecs, WhatSavesNothingIsSeenInTheSample) {
+  std::mt19937_64 random = SeededRandom();
+  EXPECT_EQ(ZstdSavedShare({}), 0);
+  EXPECT_LT(ZstdSavedShare(Noise(random, 300000)), 0.01);
+  EXPECT_GT(ZstdSavedShare(std::string(300000, 'z')), 0.99);
+  EXPECT_GT(ZstdSavedShare("z"), -0.01);
+}
+
 TEST(Codecs, NoneKeepsRaw) {
   std::string stored = "left over";
   EXPECT_EQ(Compress(CodecChoice::kNone, std::string(100000, 'z'), &stored), Codec::kRaw);
@@ -103,16 +136,20 @@ TEST(Codecs, AWrongSizeIsDataLoss) {
   EXPECT_EQ(Unpack(Codec::kZstd, stored, 999), "extent: zstd frame is damaged");
   EXPECT_EQ(Unpack(Codec::kZstd, stored, 1001), "extent: zstd frame is too short");
   EXPECT_EQ(Unpack(Codec::kZstd, "", 10), "extent: zstd frame is too short");
-  EXPECT_EQ(Unpack(static_cast<Codec>(3), stored, 1000), "extent: unknown codec");
+  EXPECT_EQ(Unpack(static_cast<Codec>(4), stored, 1000), "extent: unknown codec");
 }
 
 TEST(Codecs, DamagedBytesNeverLeaveTheirBuffers) {
   std::mt19937_64 random = SeededRandom();
-  const std::string raw = Noise(random, 500) + std::string(5000, 'z') + Noise(random, 500);
-  for (const CodecChoice choice : {CodecChoice::kLz4, CodecChoice::kZstd}) {
+  const std::string runs = Noise(random, 500) + std::string(5000, 'z') + Noise(random, 500);
+  const std::string floats = Floats(random, 6000);
+  for (const auto& [choice, raw, wanted] :
+       {std::tuple(CodecChoice::kLz4, runs, Codec::kLz4),
+        std::tuple(CodecChoice::kZstd, runs, Codec::kZstd),
+        std::tuple(CodecChoice::kZstd, floats, Codec::kZstdShuffled)}) {
     std::string stored;
     const Codec codec = Compress(choice, raw, &stored);
-    ASSERT_NE(codec, Codec::kRaw);
+    ASSERT_EQ(codec, wanted);
     for (std::size_t length = 0; length < stored.size(); ++length) {
       EXPECT_NE(Unpack(codec, std::string(stored, 0, length), raw.size()), raw);
     }

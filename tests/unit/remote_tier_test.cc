@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "src/format/checksum.h"
+#include "src/format/wire.h"
 #include "tests/support/heap_buffer.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/sample_park.h"
@@ -313,6 +316,93 @@ TEST_F(RemoteTierTest, AStoreThatDoesNotAnswerIsAskedOnce) {
   }));
   EXPECT_EQ(tier->usage().state, "up");
   EXPECT_EQ(End(Find(*tier, chat.tokens)), 700u);
+}
+
+// A newer program's rows are left to it, and so is what leads there.
+TEST_F(RemoteTierTest, WhatANewerProgramWroteStays) {
+  constexpr std::size_t kHeaderBytes = 64;
+  constexpr std::size_t kVersionAt = 8;
+  const Chat chat = MakeChat(1, {700, 600});
+  Publish(*Open(), chat);
+  for (const std::string& key : Keys("r")) {
+    std::string value = redis_->Ask({"GET", key});
+    value[kVersionAt] = 99;
+    const std::string_view covered = std::string_view(value).substr(0, kHeaderBytes - 8);
+    const std::uint64_t checksum = Checksum64(covered);
+    std::memcpy(value.data() + covered.size(), &checksum, sizeof(checksum));
+    redis_->Ask({"SET", key, value});
+  }
+  const std::set<std::string> boundaries = Keys("b");
+  auto tier = Open();
+  const auto found = tier->Find(chat.Way().identity, chat.tokens, 0);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->parks.empty());
+  EXPECT_EQ(found->lost_tokens, 0u);
+  EXPECT_FALSE(found->damaged);
+  for (int i = 0; i < 3; ++i) tier->Tick();
+  EXPECT_EQ(Keys("b"), boundaries);
+  EXPECT_EQ(Keys("r").size(), 2u);
+  // What this program stores beside them serves it.
+  Publish(*tier, chat);
+  EXPECT_EQ(End(Find(*Open(), chat.tokens)), 1300u);
+  EXPECT_EQ(Keys("r").size(), 4u);
+}
+
+// Of 16-bit floats a third is saved; what has to be known for that is measured with the first ones.
+TEST_F(RemoteTierTest, ASlowLinkGetsPackedValues) {
+  constexpr std::uint32_t kRowBytes = 1024;
+  test::TcpProxy proxy(redis_->port());
+  proxy.SetBytesPerSecond(8u << 20);
+  RemoteTierOptions options;
+  options.url.seeds = {{"127.0.0.1", proxy.port()}};
+  options.deadline = absl::Seconds(20);
+  options.codec = CodecChoice::kAuto;
+  auto tier = *OpenRemoteTier(options);
+  std::vector<Chat> chats;
+  for (std::uint64_t number = 1; number <= 2; ++number) {
+    chats.push_back(MakeChat(number, {2048}));
+    SampleParkSpec spec;
+    spec.key = chats.back().parks[0].key();
+    spec.layout = test::PlainLayout(kRowBytes);
+    spec.stages.stages = {Stage{"CPU", {0}}};
+    spec.token_count = 2048;
+    SamplePark park = MakeSamplePark(spec);
+    park.record.tokens = chats.back().tokens;
+    park.record.summary.identity = chats.back().Way().identity;
+    std::uint64_t state = number;
+    for (std::size_t i = 0; i < park.payload.size(); ++i) {
+      auto floats = MakeHeapBuffer(park.payload[i]->size());
+      for (std::size_t at = 0; at < floats->size(); ++at) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const auto noise = static_cast<char>(state >> 56);
+        floats->data()[at] = at % 2 == 0 ? noise : static_cast<char>(0x3a + (noise & 3));
+      }
+      park.record.extents[i].checksum = Checksum({floats->data(), floats->size()});
+      park.payload[i] = floats;
+    }
+    chats.back().parks[0] = std::move(park);
+  }
+  constexpr std::uint64_t kPayload = 2048 * kRowBytes;
+  Publish(*tier, chats[0]);
+  const std::uint64_t first = tier->usage().written_bytes;
+  EXPECT_GT(first * 100, kPayload * 70);
+  Publish(*tier, chats[1]);
+  const std::uint64_t packed = tier->usage().written_bytes - first;
+  EXPECT_LT(packed * 100, kPayload * 70);
+  auto other = Open();
+  for (const Chat& chat : chats) {
+    const std::vector<FoundPark> found = Find(*other, chat.tokens);
+    ASSERT_EQ(found.size(), 1u);
+    const ParkKey key{{99, chat.parks[0].key().conversation.low}, 0};
+    other->Bind(key, found[0]);
+    for (std::uint32_t i = 0; i < chat.parks[0].payload.size(); ++i) {
+      const auto bytes = other->ReadExtent(key, i, MakeHeapBuffer);
+      ASSERT_TRUE(bytes.ok()) << bytes.status();
+      EXPECT_EQ(std::string_view((*bytes)->data(), (*bytes)->size()),
+                std::string_view(chat.parks[0].payload[i]->data(), (*bytes)->size()));
+    }
+  }
+  EXPECT_EQ(other->usage().read_bytes, first + packed);
 }
 
 }  // namespace

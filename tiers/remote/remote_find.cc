@@ -36,15 +36,16 @@ std::uint32_t Matched(const std::vector<FoundPark>& found, absl::Span<const Toke
 
 }  // namespace
 
-SharedRow RemoteTier::TakeRow(const Digest128& row, const Reply& reply, bool* damaged) {
+SharedRow RemoteTier::TakeRow(const Digest128& row, const Reply& reply, RowFaults* faults) {
   const bool foreign = IsForeign(reply);
   if (reply.kind != Reply::Kind::kBytes && !foreign) return nullptr;
   absl::StatusOr<RowValue> value =
       DecodeRow(row, foreign ? std::string_view() : reply.bytes, options_.key.get());
   if (!value.ok()) {
+    const bool damaged = absl::IsDataLoss(value.status());
     // A newer program's is left to it.
-    *damaged = *damaged || absl::IsDataLoss(value.status());
-    if (absl::IsDataLoss(value.status())) DiscardRow(row);
+    (damaged ? faults->damaged : faults->newer) = true;
+    if (damaged) DiscardRow(row);
     return nullptr;
   }
   auto shared = std::make_shared<const RowValue>(*std::move(value));
@@ -78,7 +79,7 @@ absl::StatusOr<RemoteTier::Rows> RemoteTier::FetchRows(const Chain& chain, absl:
   const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, deadline);
   if (!replies.ok()) return replies.status();
   for (std::size_t i = 0; i < asked.size(); ++i) {
-    found.rows[asked[i]] = TakeRow(chain.steps[asked[i]].row, (*replies)[i], &found.damaged);
+    found.rows[asked[i]] = TakeRow(chain.steps[asked[i]].row, (*replies)[i], &found.faults);
   }
   for (std::size_t i = 0; i < first_of_label.size(); ++i) {
     const Reply& reply = (*replies)[asked.size() + i];
@@ -92,24 +93,25 @@ absl::StatusOr<RemoteTier::Rows> RemoteTier::FetchRows(const Chain& chain, absl:
 absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& identity,
                                              absl::Span<const Token> tokens,
                                              std::uint32_t boundary_tokens, absl::Time deadline,
-                                             bool* gap) {
+                                             bool* gap, bool* newer) {
   FoundWay way;
   *gap = true;
   absl::StatusOr<Rows> fetched = FetchRows(chain, deadline);
   if (!fetched.ok()) return fetched.status();
   std::vector<SharedRow>& rows = fetched->rows;
+  *newer = fetched->faults.newer;
   way.lost_tokens = boundary_tokens;
   while (!chain.whole) {
     // What lies before stands in the first row.
-    way.damaged = fetched->damaged;
+    way.damaged = fetched->faults.damaged;
     if (rows.empty() || rows.front() == nullptr || chain.steps.size() > kMostChainSteps) return way;
     const Chain before = rows.front()->before;
     if (before.steps.empty()) return way;
     absl::StatusOr<Rows> more = FetchRows(before, deadline);
     if (!more.ok()) return more.status();
-    fetched->damaged = fetched->damaged || more->damaged;
-    fetched->dead =
-        more->dead < more->rows.size() ? more->dead : more->rows.size() + fetched->dead;
+    fetched->faults.damaged = fetched->faults.damaged || more->faults.damaged;
+    *newer = *newer || more->faults.newer;
+    fetched->dead = more->dead < more->rows.size() ? more->dead : more->rows.size() + fetched->dead;
     chain.whole = before.whole;
     chain.steps.insert(chain.steps.begin(), before.steps.begin(), before.steps.end());
     rows.insert(rows.begin(), more->rows.begin(), more->rows.end());
@@ -142,14 +144,16 @@ absl::StatusOr<FoundWay> RemoteTier::Resolve(Chain chain, const Digest128& ident
   // Erased is not lost; other tokens than the boundary's mean that it is another one's value.
   const bool erased = !*gap && !left && fetched->dead < chain.steps.size();
   if (position >= boundary_tokens || erased) way.lost_tokens = 0;
-  way.damaged = fetched->damaged || (way.lost_tokens > 0 && !*gap);
+  way.damaged = fetched->faults.damaged || (way.lost_tokens > 0 && !*gap);
   return way;
 }
 
-absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(
-    const Digest128& identity, absl::Span<const Token> tokens, std::size_t first,
-    std::uint32_t beyond, absl::Span<const std::string> names, absl::Span<const Reply> replies,
-    absl::Time deadline) {
+absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(const Digest128& identity,
+                                                    absl::Span<const Token> tokens,
+                                                    std::size_t first, std::uint32_t beyond,
+                                                    absl::Span<const std::string> names,
+                                                    absl::Span<const Reply> replies,
+                                                    absl::Time deadline) {
   FoundWay best;
   int tries = 0;
   for (std::size_t i = names.size(); i > 0 && tries < kMostTries; --i) {
@@ -167,12 +171,17 @@ absl::StatusOr<FoundWay> RemoteTier::ResolveDeepest(
       continue;
     }
     ++tries;
-    bool gap = false;
+    bool gap = false, newer = false;
     absl::StatusOr<FoundWay> way =
-        Resolve(*chain, identity, tokens, boundary_tokens, deadline, &gap);
+        Resolve(*chain, identity, tokens, boundary_tokens, deadline, &gap, &newer);
     if (!way.ok()) return way.status();
-    // What leads nowhere would lead everybody there, and nobody who comes later further.
-    if (gap || way->lost_tokens > 0) Discard(names[i - 1]);
+    // What leads nowhere would lead everybody there, and nobody who comes later further. What leads
+    // to a newer program's row leads that program there.
+    if (gap && newer) {
+      way->lost_tokens = 0;
+    } else if (gap || way->lost_tokens > 0) {
+      Discard(names[i - 1]);
+    }
     best.lost_tokens = std::max(best.lost_tokens, way->lost_tokens);
     best.damaged = best.damaged || way->damaged;
     if (Matched(way->parks, tokens) <= beyond) continue;
@@ -226,12 +235,11 @@ void RemoteTier::Prepare(absl::Span<const ParkKey> keys) {
   if (rows.empty()) return;
   std::vector<Command> commands;
   for (const std::string& name : names) commands.push_back({{"GET", name}, name});
-  const absl::StatusOr<std::vector<Reply>> replies =
-      Ask(commands, absl::Now() + options_.deadline);
+  const absl::StatusOr<std::vector<Reply>> replies = Ask(commands, absl::Now() + options_.deadline);
   // swallow: the breaker knows, and who reads the parks is told
   if (!replies.ok()) return;
-  bool damaged = false;
-  for (std::size_t i = 0; i < rows.size(); ++i) TakeRow(rows[i], (*replies)[i], &damaged);
+  RowFaults faults;
+  for (std::size_t i = 0; i < rows.size(); ++i) TakeRow(rows[i], (*replies)[i], &faults);
 }
 
 absl::StatusOr<SharedRow> RemoteTier::RowOf(const Digest128& row, absl::Time deadline) {
@@ -242,10 +250,10 @@ absl::StatusOr<SharedRow> RemoteTier::RowOf(const Digest128& row, absl::Time dea
   const Command get{{"GET", name}, name};
   const absl::StatusOr<std::vector<Reply>> replies = Ask(absl::MakeConstSpan(&get, 1), deadline);
   if (!replies.ok()) return replies.status();
-  bool damaged = false;
-  SharedRow value = TakeRow(row, replies->front(), &damaged);
+  RowFaults faults;
+  SharedRow value = TakeRow(row, replies->front(), &faults);
   if (value != nullptr) return value;
-  if (damaged) return absl::DataLossError("a row of the store is damaged");
+  if (faults.damaged) return absl::DataLossError("a row of the store is damaged");
   return absl::NotFoundError("a row is gone from the store");
 }
 

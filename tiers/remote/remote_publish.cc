@@ -200,7 +200,7 @@ absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayloa
       extent.ordinal = static_cast<std::uint32_t>(i);
       const absl::Span<const char> raw(payload.extents[i]->data(), extent.info.raw_bytes);
       stored.clear();
-      extent.codec = Compress(options_.codec, raw, &stored);
+      extent.codec = packing_.Pack(raw, &stored);
       extent.stored_bytes = extent.codec == Codec::kRaw ? extent.info.raw_bytes
                                                         : static_cast<std::uint32_t>(stored.size());
       absl::Span<const char> bytes =
@@ -211,6 +211,7 @@ absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayloa
             SealExtent(*value->sealer, value->record.summary.key, extent, bytes, stored.data());
         bytes = absl::MakeConstSpan(stored.data(), stored.size());
       }
+      const absl::Time begin = absl::Now();
       done[i] =
           redis_->Set(keys_.Extent(row, extent.ordinal), bytes,
                       absl::ToInt64Milliseconds(options_.ttl), TransferDeadline(bytes.size()));
@@ -218,6 +219,7 @@ absl::Status RemoteTier::UploadExtents(const Digest128& row, const PublishPayloa
         next = count;
         return;
       }
+      packing_.NoteSent(bytes.size(), absl::Now() - begin);
       written_bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
     }
   };

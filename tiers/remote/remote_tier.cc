@@ -86,7 +86,8 @@ RemoteTier::RemoteTier(const RemoteTierOptions& options, std::unique_ptr<Redis> 
       keys_(options.url.prefix),
       page_hash_key_(PageHashKey(options.key)),
       local_secret_(RandomDigest()),
-      rows_(kRowCacheBytes) {}
+      rows_(kRowCacheBytes),
+      packing_(options.codec) {}
 
 TierUsage RemoteTier::usage() const {
   TierUsage usage;

@@ -21,7 +21,7 @@ struct RemoteTierOptions {
   absl::Duration ttl = absl::Hours(24 * 7);  // of everything that is stored; renewed on use
   // Longest wait for the first byte of an answer.
   absl::Duration deadline = absl::Milliseconds(500);
-  CodecChoice codec = CodecChoice::kNone;
+  CodecChoice codec = CodecChoice::kNone;  // kAuto: also by the speed of the link
   SharedSealKey key;  // not null: all machines have it, and values are encrypted
 };
 

@@ -21,6 +21,7 @@
 #include "parkade/shared_tier.h"
 #include "tiers/remote/breaker.h"
 #include "tiers/remote/keys.h"
+#include "tiers/remote/packing.h"
 #include "tiers/remote/redis.h"
 #include "tiers/remote/remote_tier.h"
 #include "tiers/remote/values.h"
@@ -157,21 +158,26 @@ class RemoteTier final : public SharedTier {
   std::string TtlMs() const { return std::to_string(absl::ToInt64Milliseconds(options_.ttl)); }
 
   // ---- remote_find.cc ----
+  // Why a row that is there can't be used.
+  struct RowFaults {
+    bool damaged = false;
+    bool newer = false;  // a newer program wrote it
+  };
   // Rows of a chain.
   struct Rows {
     std::vector<SharedRow>
         rows;              // the store's and those that were read before; null: there is none
     std::size_t dead = 0;  // the first step whose conversation was erased, or their number
-    bool damaged = false;
+    RowFaults faults;
   };
   absl::StatusOr<Rows> FetchRows(const Chain& chain, absl::Time deadline);
   // A row's value, damage being taken out of the store; null.
-  SharedRow TakeRow(const Digest128& row, const Reply& reply, bool* damaged);
+  SharedRow TakeRow(const Digest128& row, const Reply& reply, RowFaults* faults);
   // The boundary says that the prompt's first `boundary_tokens` tokens are there. *gap: something
-  // of what it names is gone.
+  // of what it names is gone. *newer: a newer program wrote some of it, which is no loss.
   absl::StatusOr<FoundWay> Resolve(Chain chain, const Digest128& identity,
                                    absl::Span<const Token> tokens, std::uint32_t boundary_tokens,
-                                   absl::Time deadline, bool* gap);
+                                   absl::Time deadline, bool* gap, bool* newer);
   // The deepest of the boundaries, in the order of the pages from `first` on, that can be used.
   absl::StatusOr<FoundWay> ResolveDeepest(const Digest128& identity, absl::Span<const Token> tokens,
                                           std::size_t first, std::uint32_t beyond,
@@ -229,6 +235,7 @@ class RemoteTier final : public SharedTier {
   const Digest128 local_secret_;
   Breaker breaker_;
   RowCache rows_;
+  Packing packing_;
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<std::uint64_t> read_bytes_{0};
 
