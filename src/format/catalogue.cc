@@ -72,8 +72,9 @@ std::uint32_t PagesEnding(std::uint32_t first, std::uint32_t end) {
 std::string_view ExtentFault(const StoredExtent& extent) {
   const ExtentInfo& info = extent.info;
   if (static_cast<int>(info.group) > static_cast<int>(RowGroup::kState)) return "unknown group";
-  if (static_cast<int>(extent.codec) > static_cast<int>(Codec::kZstdShuffled))
+  if (static_cast<int>(extent.codec) > static_cast<int>(Codec::kZstdShuffled)) {
     return "unknown codec";
+  }
   const std::uint32_t most_rows = info.group == RowGroup::kState ? 1 : kExtentRows;
   if (info.rows == 0 || info.rows > most_rows) return "rows out of bounds";
   if (info.first > std::numeric_limits<std::uint32_t>::max() - info.rows) {
