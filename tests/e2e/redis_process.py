@@ -37,7 +37,7 @@ class Redis:
         self.process = subprocess.Popen(
             [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
              "--appendonly", "no", "--dir", self.folder, "--logfile", f"{self.folder}/log",
-             *self.arguments], stdin=subprocess.DEVNULL)
+             *map(str, self.arguments)], stdin=subprocess.DEVNULL)
         end = time.monotonic() + 30
         while True:
             try:
@@ -46,7 +46,7 @@ class Redis:
             except (OSError, RedisError) as error:
                 if isinstance(error, RedisError) and "NOAUTH" in str(error):
                     return
-                if time.monotonic() > end:
+                if time.monotonic() > end or self.process.poll() is not None:
                     raise
                 time.sleep(0.02)
 
