@@ -50,7 +50,8 @@ struct PublishRequest {
   Digest128 identity;
   std::vector<Token> tokens;       // of the whole way
   std::vector<PublishStep> steps;  // root first
-  // The park's record and bytes, checked. An error ends the publishing there.
+  // The park's record and bytes, checked. An error ends the publishing there, and so does a payload
+  // that does not fit its record (InvalidArgument); nothing of that park is stored.
   std::function<absl::StatusOr<PublishPayload>(const PublishStep& step)> read;
 };
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/format/checksum.h"
@@ -268,6 +270,55 @@ TEST_F(RemoteTierTest, ErasedConversationsStayAway) {
     EXPECT_EQ(outcome.written_parks, 0u);
   }
   EXPECT_EQ(Keys("r").size(), 1u);
+}
+
+// Nobody could use it; what lies before it is stored all the same.
+TEST_F(RemoteTierTest, APayloadThatDoesNotFitItsRecordIsRefused) {
+  const Chat chat = MakeChat(1, {700, 600});
+  using Break = std::function<void(PublishPayload&)>;
+  const std::vector<std::pair<std::string, Break>> breaks = {
+      {"one too few", [](PublishPayload& payload) { payload.extents.pop_back(); }},
+      {"one too many",
+       [](PublishPayload& payload) { payload.extents.push_back(payload.extents[0]); }},
+      {"none", [](PublishPayload& payload) { payload.extents[1] = nullptr; }},
+      {"a byte too few",
+       [](PublishPayload& payload) {
+         payload.extents[2] = test::CopyToHeap(test::ViewOf(payload.extents[2]).substr(1));
+       }},
+      {"another sum", [](PublishPayload& payload) { ++payload.record.summary.payload_bytes; }},
+      {"no such stage", [](PublishPayload& payload) { payload.record.extents[0].stage = 1; }},
+      {"a page hash too few",
+       [](PublishPayload& payload) { payload.record.summary.page_hashes.pop_back(); }},
+      {"a token too few", [](PublishPayload& payload) { payload.record.tokens.pop_back(); }},
+      {"too large",
+       [](PublishPayload& payload) {
+         payload.extents[0] = MakeHeapBuffer(kExtentBytes + 1);
+         payload.record.summary.payload_bytes +=
+             kExtentBytes + 1 - payload.record.extents[0].raw_bytes;
+         payload.record.extents[0].raw_bytes = kExtentBytes + 1;
+       }},
+  };
+  for (const auto& [name, break_it] : breaks) {
+    redis_->Ask({"FLUSHALL"});
+    auto tier = Open();
+    PublishRequest way = chat.Way();
+    way.read = [&](const PublishStep& step) -> absl::StatusOr<PublishPayload> {
+      PublishPayload payload{chat.parks[step.key.park].record, chat.parks[step.key.park].payload};
+      if (step.key.park == 1) break_it(payload);
+      return payload;
+    };
+    PublishOutcome outcome;
+    EXPECT_EQ(tier->Publish(way, &outcome).code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(outcome.steps, 1u) << name;
+    EXPECT_EQ(outcome.written_parks, 1u) << name;
+    EXPECT_EQ(outcome.bound, std::vector<ParkKey>{chat.parks[0].key()}) << name;
+    EXPECT_EQ(tier->ReadTokens(chat.parks[1].key()).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(Keys("x").size(), chat.parks[0].payload.size()) << name;
+    EXPECT_EQ(Keys("r").size(), 1u) << name;
+    EXPECT_EQ(tier->usage().state, "up") << name;
+    Publish(*tier, chat);
+    EXPECT_EQ(End(Find(*Open(), chat.tokens)), 1300u) << name;
+  }
 }
 
 // What is gone in the store ends the match before it, and is stored anew by who has it.

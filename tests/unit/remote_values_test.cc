@@ -108,6 +108,28 @@ TEST(RemoteValues, RowsComeBack) {
   }
 }
 
+TEST(RemoteValues, WhatAReaderWouldRefuseIsNotWritten) {
+  const auto code = [](void (*break_it)(RowValue&)) {
+    RowValue value = Sample(nullptr);
+    break_it(value);
+    return EncodeRow(kRow, value).status().code();
+  };
+  EXPECT_EQ(code([](RowValue&) {}), absl::StatusCode::kOk);
+  for (const auto break_it : std::vector<void (*)(RowValue&)>{
+           [](RowValue& value) { value.record.tokens.pop_back(); },
+           [](RowValue& value) { value.record.summary.page_hashes.push_back(0); },
+           [](RowValue& value) { ++value.record.summary.payload_bytes; },
+           [](RowValue& value) {
+             value.record.summary.checkpoints = {9, 9};
+           },
+           [](RowValue& value) { value.extents[0].info.stage = 7; },
+           [](RowValue& value) { value.extents[0].info.raw_bytes = kExtentBytes + 1; },
+           [](RowValue& value) { value.extents[0].ordinal = 9; },
+           [](RowValue& value) { value.before.steps.resize(kMostSteps + 1); }}) {
+    EXPECT_EQ(code(break_it), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(RemoteValues, ARowIsItsOwnAndWhole) {
   for (const bool sealed : {false, true}) {
     const SharedSealKey key = sealed ? KeyOf('k') : nullptr;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/format/checksum.h"
 #include "src/format/segment.h"
@@ -23,6 +24,38 @@ bool IsOne(const Reply& reply) { return reply.kind == Reply::Kind::kInteger && r
 void Add(Chain* chain, const Digest128& row, const ConversationId& label, std::uint32_t end) {
   const std::uint32_t before = chain->steps.empty() ? 0 : chain->steps.back().end;
   chain->steps.push_back({row, label, std::max(before, end)});
+}
+
+// Refuses what no reader could use, before anything of it is stored.
+absl::Status CheckPayload(const PublishPayload& payload) {
+  const ParkRecord& record = payload.record;
+  if (record.tokens.size() != record.summary.token_count) {
+    return absl::InvalidArgumentError("tokens do not match the token count");
+  }
+  if (payload.extents.size() != record.extents.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(payload.extents.size(), " payloads for ", record.extents.size(), " extents"));
+  }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < payload.extents.size(); ++i) {
+    const ExtentInfo& extent = record.extents[i];
+    // The bytes may be a part of their buffer.
+    if (payload.extents[i] == nullptr || payload.extents[i]->size() < extent.raw_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has too few bytes"));
+    }
+    if (extent.raw_bytes > kExtentBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " is too large"));
+    }
+    if (extent.stage >= record.summary.stages.stages.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has no stage"));
+    }
+    total += extent.raw_bytes;
+  }
+  if (total != record.summary.payload_bytes || total > kParkBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a park of ", record.summary.payload_bytes, " bytes has extents of ", total));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -269,10 +302,12 @@ absl::Status RemoteTier::Upload(const PublishStep& step, const PublishPayload& p
                     absl::Now(),
                     0};
   if (status.ok()) {
-    absl::StatusOr<std::string> bytes = EncodeRow(row, value);
-    if (!bytes.ok()) return bytes.status();
-    status = redis_->Set(keys_.Row(row), *bytes, absl::ToInt64Milliseconds(options_.ttl),
-                         TransferDeadline(bytes->size()));
+    const absl::StatusOr<std::string> bytes = EncodeRow(row, value);
+    status = bytes.status();
+    if (bytes.ok()) {
+      status = redis_->Set(keys_.Row(row), *bytes, absl::ToInt64Milliseconds(options_.ttl),
+                           TransferDeadline(bytes->size()));
+    }
   }
   if (status.ok()) {
     Chain with_this = *chain;
@@ -335,6 +370,7 @@ absl::Status RemoteTier::PublishSteps(const PublishRequest& request,
     const PublishStep& step = request.steps[progress.next];
     const absl::StatusOr<PublishPayload> payload = request.read(step);
     if (!payload.ok()) return payload.status();
+    if (absl::Status s = CheckPayload(*payload); !s.ok()) return s;
     status = Upload(step, *payload, hashes, &progress.chain);
     if (!status.ok()) return status;
     ++outcome->steps;

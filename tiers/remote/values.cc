@@ -116,6 +116,36 @@ absl::Status CheckExtents(const RowValue& value) {
   return absl::OkStatus();
 }
 
+// All of a row's fields from its rows; `value` has the sealer already.
+absl::Status ReadRows(const Digest128& row, const std::vector<CatalogueRow>& rows,
+                      RowValue* value) {
+  if (rows.size() < 2 || rows[0].family != Family::kManifest || rows[1].family != Family::kTokens ||
+      rows[0].key != rows[1].key) {
+    return Damaged("a row without manifest and tokens");
+  }
+  const absl::StatusOr<ParkKey> park = ParseManifestKey(rows[0].key);
+  if (!park.ok()) return park.status();
+  absl::StatusOr<ParkSummary> summary = DecodeManifest(*park, rows[0].value);
+  if (!summary.ok()) return summary.status();
+  value->record.summary = *std::move(summary);
+  absl::StatusOr<std::vector<Token>> tokens = DecodeTokens(rows[1].value);
+  if (!tokens.ok()) return tokens.status();
+  value->record.tokens = *std::move(tokens);
+  if (value->record.tokens.size() != value->record.summary.token_count) {
+    return Damaged("wrong number of tokens");
+  }
+  const std::size_t stages = value->record.summary.stages.stages.size();
+  if (rows.size() < 2 + stages) return Damaged("image rows and stages disagree");
+  absl::StatusOr<std::vector<StoredExtent>> extents =
+      JoinImages(row.low, *park, absl::MakeConstSpan(rows).subspan(2, stages));
+  if (!extents.ok()) return extents.status();
+  value->extents = *std::move(extents);
+  for (const StoredExtent& extent : value->extents) value->record.extents.push_back(extent.info);
+  if (absl::Status s = CheckExtents(*value); !s.ok()) return s;
+  const auto first_meta = rows.begin() + static_cast<std::ptrdiff_t>(2 + stages);
+  return ReadMeta(row, {first_meta, rows.end()}, value);
+}
+
 }  // namespace
 
 Chain Shortened(Chain chain) {
@@ -162,8 +192,13 @@ absl::StatusOr<std::string> EncodeRow(const Digest128& row, const RowValue& valu
       return absl::InvalidArgumentError("an extent has no stage");
     }
   }
-  std::string bytes = EncodeSegmentHead(row.low, RowsOf(row, value, record), 0, value.sealer.get());
-  return bytes;
+  const std::vector<CatalogueRow> rows = RowsOf(row, value, record);
+  RowValue read;
+  read.sealer = value.sealer;
+  // A decoder accepts less than an encoder takes.
+  const absl::Status readable = ReadRows(row, rows, &read);
+  if (!readable.ok()) return absl::InvalidArgumentError(readable.message());
+  return EncodeSegmentHead(row.low, rows, 0, value.sealer.get());
 }
 
 absl::StatusOr<RowValue> DecodeRow(const Digest128& row, std::string_view bytes,
@@ -175,34 +210,9 @@ absl::StatusOr<RowValue> DecodeRow(const Digest128& row, std::string_view bytes,
   if (head->segment != row.low || head->payload_bytes != 0 || head->head_bytes != bytes.size()) {
     return Damaged("no row");
   }
-  const std::vector<CatalogueRow>& rows = head->rows;
-  if (rows.size() < 2 || rows[0].family != Family::kManifest || rows[1].family != Family::kTokens ||
-      rows[0].key != rows[1].key) {
-    return Damaged("a row without manifest and tokens");
-  }
-  const absl::StatusOr<ParkKey> park = ParseManifestKey(rows[0].key);
-  if (!park.ok()) return park.status();
   RowValue value;
   value.sealer = head->sealer;
-  absl::StatusOr<ParkSummary> summary = DecodeManifest(*park, rows[0].value);
-  if (!summary.ok()) return summary.status();
-  value.record.summary = *std::move(summary);
-  absl::StatusOr<std::vector<Token>> tokens = DecodeTokens(rows[1].value);
-  if (!tokens.ok()) return tokens.status();
-  value.record.tokens = *std::move(tokens);
-  if (value.record.tokens.size() != value.record.summary.token_count) {
-    return Damaged("wrong number of tokens");
-  }
-  const std::size_t stages = value.record.summary.stages.stages.size();
-  if (rows.size() < 2 + stages) return Damaged("image rows and stages disagree");
-  absl::StatusOr<std::vector<StoredExtent>> extents =
-      JoinImages(row.low, *park, absl::MakeConstSpan(rows).subspan(2, stages));
-  if (!extents.ok()) return extents.status();
-  value.extents = *std::move(extents);
-  for (const StoredExtent& extent : value.extents) value.record.extents.push_back(extent.info);
-  if (absl::Status s = CheckExtents(value); !s.ok()) return s;
-  const auto first_meta = rows.begin() + static_cast<std::ptrdiff_t>(2 + stages);
-  if (absl::Status s = ReadMeta(row, {first_meta, rows.end()}, &value); !s.ok()) return s;
+  if (absl::Status s = ReadRows(row, head->rows, &value); !s.ok()) return s;
   return value;
 }
 
