@@ -15,6 +15,8 @@ constexpr std::uint64_t kPayload = 100000;
 class TierFaults : public TierConformance {
  protected:
   void SetUp() override {
+    TierConformance::SetUp();
+    if (IsSkipped()) return;
     Open();
     ASSERT_EQ(Put(park_, PlainLayout(kPayload)), absl::OkStatus());
   }

@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint64_t kBudget = 160 * kMiB;
 constexpr std::uint64_t kPayload = 8 * kMiB;
 
-TEST_P(TierConformance, ShortfallIsWhatHasToGo) {
+TEST_P(BudgetTier, ShortfallIsWhatHasToGo) {
   Open(kBudget);
   std::vector<ParkKey> held;
   while (tier().Shortfall(kPayload) == 0) {
@@ -38,7 +38,7 @@ TEST_P(TierConformance, ShortfallIsWhatHasToGo) {
   EXPECT_EQ(PutPlain({Conversation(2), 0}, kPayload), absl::OkStatus());
 }
 
-TEST_P(TierConformance, WhatCanNeverFitSaysSo) {
+TEST_P(BudgetTier, WhatCanNeverFitSaysSo) {
   Open(kBudget);
   EXPECT_EQ(tier().Shortfall(kBudget + 1), UINT64_MAX);
   EXPECT_EQ(tier().Shortfall(UINT64_MAX), UINT64_MAX);
@@ -49,7 +49,7 @@ TEST_P(TierConformance, WhatCanNeverFitSaysSo) {
   ExpectNotHeld({Conversation(1), 0});
 }
 
-TEST_P(TierConformance, SmallerBudgetRemovesNothingAndAsksForItBack) {
+TEST_P(BudgetTier, SmallerBudgetRemovesNothingAndAsksForItBack) {
   Open(kBudget);
   std::vector<SamplePark> parks;
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -75,7 +75,7 @@ TEST_P(TierConformance, SmallerBudgetRemovesNothingAndAsksForItBack) {
   ExpectHeld(more);
 }
 
-TEST_P(TierConformance, ABudgetOfZeroIsZero) {
+TEST_P(BudgetTier, ABudgetOfZeroIsZero) {
   Open(kBudget);
   const SamplePark park = MakePlainPark({Conversation(1), 0}, kPayload);
   ASSERT_EQ(Put(park, PlainLayout(kPayload)), absl::OkStatus());
@@ -87,6 +87,20 @@ TEST_P(TierConformance, ABudgetOfZeroIsZero) {
   ExpectHeld(park);
   ASSERT_EQ(tier().Remove({park.key()}), absl::OkStatus());
   ExpectNotHeld(park.key());
+}
+
+// What it holds is not for this machine to say: nothing is refused for want of room here.
+TEST_P(BoundlessTier, BudgetsAreNobodysBusiness) {
+  Open(0);
+  EXPECT_EQ(tier().usage().budget_bytes, kNoBudgetBytes);
+  EXPECT_EQ(tier().Shortfall(kParkBytes), 0u);
+  tier().SetBudget(1);
+  EXPECT_EQ(tier().usage().budget_bytes, kNoBudgetBytes);
+  EXPECT_EQ(tier().Shortfall(kParkBytes), 0u);
+  const SamplePark park = MakePlainPark({Conversation(1), 0}, kPayload);
+  ASSERT_EQ(Put(park, PlainLayout(kPayload)), absl::OkStatus());
+  ExpectHeld(park);
+  EXPECT_EQ(tier().usage().used_bytes, 0u);
 }
 
 }  // namespace

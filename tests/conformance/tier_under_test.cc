@@ -12,6 +12,9 @@
 #ifdef PARKADE_HAS_DISK_TIER
 #include "tiers/disk/disk_tier.h"
 #endif
+#ifdef PARKADE_HAS_REMOTE_TIER
+#include "tests/conformance/remote_under_test.h"
+#endif
 
 namespace parkade::test {
 namespace {
@@ -51,6 +54,12 @@ TierUnderTest DiskUnderTest(const std::string& name, SharedSealKey key) {
 }
 #endif
 
+std::vector<TierUnderTest> TiersThat(bool (*are)(const TierUnderTest&)) {
+  std::vector<TierUnderTest> tiers = AllTiers();
+  std::erase_if(tiers, [are](const TierUnderTest& tier) { return !are(tier); });
+  return tiers;
+}
+
 }  // namespace
 
 std::vector<TierUnderTest> AllTiers() {
@@ -59,6 +68,9 @@ std::vector<TierUnderTest> AllTiers() {
   tiers.push_back(DiskUnderTest("Disk", nullptr));
   tiers.push_back(DiskUnderTest("DiskEncrypted", *SealKey::Parse(std::string(32, 'k'))));
 #endif
+#ifdef PARKADE_HAS_REMOTE_TIER
+  for (TierUnderTest& tier : RemoteTiers()) tiers.push_back(std::move(tier));
+#endif
   const std::size_t bare = tiers.size();
   for (std::size_t i = 0; i < bare; ++i) {
     TierUnderTest decorated = tiers[i];
@@ -66,19 +78,31 @@ std::vector<TierUnderTest> AllTiers() {
     decorated.decorated = true;
     tiers.push_back(std::move(decorated));
   }
+#ifdef PARKADE_HAS_REMOTE_TIER
+  // Begins three servers for every test: once is enough.
+  tiers.push_back(RemoteClusterUnderTest());
+#endif
   return tiers;
 }
 
 std::vector<TierUnderTest> DurableTiers() {
-  std::vector<TierUnderTest> tiers = AllTiers();
-  std::erase_if(tiers, [](const TierUnderTest& tier) { return !tier.durable; });
-  return tiers;
+  return TiersThat([](const TierUnderTest& tier) { return tier.durable; });
+}
+
+std::vector<TierUnderTest> BudgetTiers() {
+  return TiersThat([](const TierUnderTest& tier) { return tier.has_budget; });
+}
+
+std::vector<TierUnderTest> BoundlessTiers() {
+  return TiersThat([](const TierUnderTest& tier) { return !tier.has_budget; });
+}
+
+std::vector<TierUnderTest> ListingTiers() {
+  return TiersThat([](const TierUnderTest& tier) { return tier.lists; });
 }
 
 std::vector<TierUnderTest> DecoratedTiers() {
-  std::vector<TierUnderTest> tiers = AllTiers();
-  std::erase_if(tiers, [](const TierUnderTest& tier) { return !tier.decorated; });
-  return tiers;
+  return TiersThat([](const TierUnderTest& tier) { return tier.decorated; });
 }
 
 TierConformance::TierConformance() {
@@ -94,6 +118,11 @@ TierConformance::TierConformance() {
 TierConformance::~TierConformance() {
   Close();
   std::filesystem::remove_all(directory_);
+}
+
+void TierConformance::SetUp() {
+  const std::string missing = GetParam().missing == nullptr ? "" : GetParam().missing();
+  if (!missing.empty()) GTEST_SKIP() << missing;
 }
 
 void TierConformance::Open(std::uint64_t budget_bytes) {
@@ -187,6 +216,11 @@ std::string NameOf(const ::testing::TestParamInfo<TierUnderTest>& tested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierConformance, ::testing::ValuesIn(AllTiers()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Tiers, BudgetTier, ::testing::ValuesIn(BudgetTiers()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Tiers, ListingTier, ::testing::ValuesIn(ListingTiers()), NameOf);
+// A build without a remote tier has none.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BoundlessTier);
+INSTANTIATE_TEST_SUITE_P(Tiers, BoundlessTier, ::testing::ValuesIn(BoundlessTiers()), NameOf);
 // A build without a disk tier has none.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DurableTier);
 INSTANTIATE_TEST_SUITE_P(Tiers, DurableTier, ::testing::ValuesIn(DurableTiers()), NameOf);

@@ -22,11 +22,15 @@ struct TierUnderTest {
   TierKind kind = TierKind::kRam;
   bool durable = false;
   bool encrypted = false;
-  int race_steps = 1000;  // of each thread in a race; fewer where a store is synced
+  bool has_budget = true;  // holds what fits its budget; else others decide what it holds
+  bool lists = true;       // knows what it holds, with attributes and identities
+  int race_steps = 1000;   // of each thread in a race; fewer where a store is synced
   // Opens the tier over `directory`, where an earlier one may have left its data.
   std::function<std::unique_ptr<Tier>(const std::string& directory, std::uint64_t budget_bytes)>
       open;
   bool decorated = false;  // behind a FaultyTier without faults
+  // Why it can't be tried on this machine, empty if it can. Null: it always can.
+  std::function<std::string()> missing;
 };
 
 // What GoogleTest shows of it.
@@ -34,6 +38,9 @@ inline void PrintTo(const TierUnderTest& tested, std::ostream* out) { *out << te
 
 std::vector<TierUnderTest> AllTiers();
 std::vector<TierUnderTest> DurableTiers();
+std::vector<TierUnderTest> BudgetTiers();
+std::vector<TierUnderTest> BoundlessTiers();
+std::vector<TierUnderTest> ListingTiers();
 std::vector<TierUnderTest> DecoratedTiers();
 
 // Set for a process that stops in the middle of a test: it works in its parent's directory, which
@@ -45,6 +52,7 @@ class TierConformance : public ::testing::TestWithParam<TierUnderTest> {
   TierConformance();
   ~TierConformance() override;
 
+  void SetUp() override;
   // Closes what is open, then opens over the same directory.
   void Open(std::uint64_t budget_bytes = 256 * kMiB);
   void Close() { tier_.reset(); }
@@ -67,6 +75,14 @@ class TierConformance : public ::testing::TestWithParam<TierUnderTest> {
 
 // Tests of what lies on a medium after a tier has closed, or while it looks away.
 class DurableTier : public TierConformance {};
+
+// Of what a tier holds at most.
+class BudgetTier : public TierConformance {};
+// Of one that nobody here gives a budget.
+class BoundlessTier : public TierConformance {};
+
+// Of what a tier says that it holds.
+class ListingTier : public TierConformance {};
 
 // PARKADE_SEED, or a new one; printed either way.
 std::uint64_t RaceSeed();
