@@ -100,6 +100,14 @@ class RemoteStoreFaults : public ::testing::TestWithParam<bool> {
     return names;
   }
 
+  std::size_t BoundariesLeft() const {
+    const std::vector<std::string> names = Names("b");
+    return static_cast<std::size_t>(
+        std::count_if(names.begin(), names.end(), [](const std::string& name) {
+          return TheRedisServer().Ask({"EXISTS", name}) == "1";
+        }));
+  }
+
   // The store as it was when all had been published, but for one value or two.
   void Apply(const std::string& name, const Harm& harm) {
     RedisServer& server = TheRedisServer();
@@ -284,6 +292,10 @@ TEST_P(RemoteStoreFaults, OfRows) {
       EXPECT_EQ(seen.whole, harmed) << seen.stopped;
       EXPECT_GT(seen.way.lost_tokens, 0u);
       EXPECT_EQ(seen.way.damaged, !harm.deletes);
+      // What leads there is taken away: the deepest one, or, if nothing before it can be read, all
+      // that were tried.
+      reader->Tick();
+      EXPECT_EQ(BoundariesLeft(), harmed == 0 ? 1u : 3u);
       ExpectHealed(*reader);
     }
   }
