@@ -161,6 +161,39 @@ TEST_P(DiskFaultsTest, NoDescriptorLosesNothingWhileTheCatalogueIsRebuilt) {
   }
 }
 
+// The same for a folder: the segments in it would be missing, and their parks taken for lost.
+TEST_P(DiskFaultsTest, AFolderThatCantBeOpenedLosesNothing) {
+  Open();
+  PutConversation(DiskConversation(1), 3);
+  for (const int error : {EMFILE, EIO}) {
+    for (const bool again : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(strerror(error), again ? ", opened again" : ", opened"));
+      Open();
+      files_.AddFault(Failing(FileCall::kOpenToRead, error, "/segments/"));
+      if (again) {
+        // A write that fails closes the catalogue, and the tier opens it again when it can.
+        FileFault refused = Failing(FileCall::kWrite, EIO, "/temporary/");
+        refused.times = 1;
+        files_.AddFault(refused);
+        EXPECT_FALSE(Put(Park(DiskConversation(1), 3)).ok());
+        const std::uint64_t before = files_.faults_hit();
+        for (int i = 0; i < 7; ++i) tier().Tick();
+        EXPECT_GT(files_.faults_hit(), before);
+        EXPECT_TRUE(ReadOnly()) << tier().usage().state;
+        files_.ClearFaults();
+        TickUntilUp();
+      } else {
+        tier_.reset();
+        EXPECT_EQ(OpenDiskTier(options_).status().code(), absl::StatusCode::kUnavailable);
+        files_.ClearFaults();
+        Open();
+      }
+      EXPECT_EQ(Held(), (HeldParks{{1, {0, 1, 2}}}));
+      EXPECT_EQ(tier().usage().lost_parks, 0u);
+    }
+  }
+}
+
 TEST_P(DiskFaultsTest, ABitThatFlipsIsSeen) {
   Open();
   PutConversation(DiskConversation(1), 1);

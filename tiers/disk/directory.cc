@@ -171,7 +171,12 @@ absl::Status Directory::ListFolderSegments(const std::string& folder, Listing* l
   const std::string folder_path = std::string(kSegmentsName) + "/" + folder;
   absl::StatusOr<Fd> fd = OpenFolderAt(segments_, folder);
   if (!fd.ok()) {
-    listing->strays.push_back(folder_path);
+    struct stat info;
+    const bool there = door().Stat(segments_.get(), folder.c_str(), &info) == 0;
+    // A folder that can't be opened now (no descriptor is left) may hold segments: to go on without
+    // it would lose them.
+    if (there ? S_ISDIR(info.st_mode) : !absl::IsNotFound(fd.status())) return fd.status();
+    if (there) listing->strays.push_back(folder_path);
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<FolderEntry>> files = ListFolder(*fd, folder_path);

@@ -264,7 +264,10 @@ void DiskTier::Fail(const absl::Status& status) {
 }
 
 void DiskTier::MeasureDatabase() {
-  ledger_.SetDatabase(FolderBlockBytes(directory_->root(), std::string(kCatalogueName)));
+  const absl::StatusOr<std::uint64_t> bytes =
+      FolderBlockBytes(directory_->root(), std::string(kCatalogueName));
+  // swallow: what was measured last is nearer than nothing, and it is measured every second.
+  if (bytes.ok()) ledger_.SetDatabase(*bytes);
 }
 
 void DiskTier::Recount() {

@@ -158,18 +158,22 @@ absl::StatusOr<std::vector<FolderEntry>> ListFolder(const Fd& folder, std::strin
   return entries;
 }
 
-std::uint64_t FolderBlockBytes(const Fd& folder, const std::string& name) {
-  // swallow: a folder or file that vanished meanwhile holds nothing.
+absl::StatusOr<std::uint64_t> FolderBlockBytes(const Fd& folder, const std::string& name) {
   absl::StatusOr<Fd> fd = OpenFolderAt(folder, name);
-  if (!fd.ok()) return 0;
+  if (absl::IsNotFound(fd.status())) return 0;
+  if (!fd.ok()) return fd.status();
   absl::StatusOr<std::vector<FolderEntry>> entries = ListFolder(*fd, name);
-  if (!entries.ok()) return 0;
+  if (!entries.ok()) return entries.status();
   std::uint64_t bytes = 0;
   for (const FolderEntry& entry : *entries) {
     struct stat info;
+    // swallow: what vanished meanwhile holds nothing.
     if (fd->door().Stat(fd->get(), entry.name.c_str(), &info) != 0) continue;
     bytes += static_cast<std::uint64_t>(info.st_blocks) * 512;
-    if (S_ISDIR(info.st_mode)) bytes += FolderBlockBytes(*fd, entry.name);
+    if (!S_ISDIR(info.st_mode)) continue;
+    const absl::StatusOr<std::uint64_t> inside = FolderBlockBytes(*fd, entry.name);
+    if (!inside.ok()) return inside.status();
+    bytes += *inside;
   }
   return bytes;
 }

@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<FolderEntry>> ListFolder(const Fd& folder, std::strin
 
 // Bytes of the blocks of a folder's files, folders below it included. Entries that vanish
 // meanwhile count nothing; a folder that is not there is empty.
-std::uint64_t FolderBlockBytes(const Fd& folder, const std::string& name);
+absl::StatusOr<std::uint64_t> FolderBlockBytes(const Fd& folder, const std::string& name);
 // Removes a folder with everything in it. A missing one is fine.
 absl::Status RemoveTree(const Fd& folder, const std::string& name);
 
