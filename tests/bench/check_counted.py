@@ -34,14 +34,18 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--workload", required=True)
     parser.add_argument("--scale", type=float, required=True)
-    parser.add_argument("bounds", nargs="+", metavar="FIGURE=BOUND", help="at most")
+    parser.add_argument("bounds", nargs="*", metavar="FIGURE=BOUND",
+                        help="at most; FIGURE==VALUE: exactly")
     args = parser.parse_args()
     figures = run(args.program, args.workload, args.scale)
     missed = []
     for bound in args.bounds:
-        figure, most = bound.split("=")
-        if not 0 < figures[figure] <= float(most):
-            missed.append(f"{figure} is {figures[figure]}, at most {most}")
+        figure, most = bound.split("=", 1)
+        exact = most.startswith("=")
+        right = float(most.lstrip("="))
+        value = figures[figure]
+        if not (value == right if exact else 0 < value <= right):
+            missed.append(f"{figure} is {value}, {'not' if exact else 'at most'} {right:g}")
     for line in missed:
         print(f"missed: {line}", file=sys.stderr)
     return 1 if missed else 0

@@ -25,7 +25,7 @@ std::uint64_t Seed() {
 
 int List() {
   for (const Workload& workload : Workloads()) {
-    std::printf("%-12s %s\n", std::string(workload.name).c_str(),
+    std::printf("%-13s %s\n", std::string(workload.name).c_str(),
                 std::string(workload.about).c_str());
   }
   return 0;

@@ -60,6 +60,8 @@ absl::StatusOr<Outcome> RunCapture(const BenchOptions& options);
 absl::StatusOr<Outcome> RunLookup(const BenchOptions& options);
 absl::StatusOr<Outcome> RunOverhead(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRemote(const BenchOptions& options);
+absl::StatusOr<Outcome> RunRemoteLookup(const BenchOptions& options);
+absl::StatusOr<Outcome> RunRemotePaused(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRestart(const BenchOptions& options);
 absl::StatusOr<Outcome> RunEngine(const BenchOptions& options);
 absl::StatusOr<Outcome> RunResume(const BenchOptions& options);

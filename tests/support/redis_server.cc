@@ -1,6 +1,5 @@
 #include "tests/support/redis_server.h"
 
-#include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,11 +13,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "tests/support/fail.h"
 
 namespace parkade::test {
 namespace {
@@ -43,17 +44,19 @@ std::string Program() {
 // Ports that nobody had a moment ago.
 std::vector<int> FreePorts(int count) {
   std::vector<int> ports, sockets;
+  bool sound = true;
   for (int i = 0; i < count; ++i) {
     sockets.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    sound = sound && ::bind(sockets.back(), reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+            ::getsockname(sockets.back(), reinterpret_cast<sockaddr*>(&address), &size) == 0;
     ports.push_back(ntohs(address.sin_port));
   }
   for (const int one : sockets) ::close(one);
+  if (!sound) Fail("there is no free port");
   return ports;
 }
 
@@ -109,15 +112,21 @@ RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::m
     if (arguments_[i] == "--requirepass") password_ = arguments_[i + 1];
   }
   // Another process may take a port in between.
-  for (int attempt = 0; attempt < 5 && !running(); ++attempt) {
+  bool up = false;
+  for (int attempt = 0; attempt < 5 && !up; ++attempt) {
+    Kill();
     const std::vector<int> ports = FreePorts(3);
     port_ = ports[0];
     bus_port_ = ports[1];
     tls_port_ = ports[2];
-    Launch();
+    up = Launch();
   }
-  std::ifstream log(folder_ + "/log");
-  EXPECT_TRUE(running()) << "the server does not start: " << log.rdbuf();
+  if (up) return;
+  std::ostringstream log;
+  log << std::ifstream(folder_ + "/log").rdbuf();
+  Kill();
+  fs::remove_all(folder_);
+  Fail("the server does not start: " + log.str());
 }
 
 RedisServer::~RedisServer() {
@@ -173,8 +182,7 @@ bool RedisServer::Answers() {
 }
 
 void RedisServer::Start() {
-  EXPECT_FALSE(running());
-  EXPECT_TRUE(Launch()) << address() << " does not start again";
+  if (running() || !Launch()) Fail(address() + " does not start again");
 }
 
 void RedisServer::Kill() {
@@ -186,12 +194,14 @@ void RedisServer::Kill() {
 
 void RedisServer::Pause() {
   int status = 0;
-  EXPECT_EQ(::kill(pid_, SIGSTOP), 0);
-  EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-  EXPECT_TRUE(WIFSTOPPED(status));
+  const bool stopped = ::kill(pid_, SIGSTOP) == 0 && ::waitpid(pid_, &status, WUNTRACED) == pid_ &&
+                       WIFSTOPPED(status);
+  if (!stopped) Fail(address() + " does not stand still");
 }
 
-void RedisServer::Resume() { EXPECT_EQ(::kill(pid_, SIGCONT), 0); }
+void RedisServer::Resume() {
+  if (::kill(pid_, SIGCONT) != 0) Fail(address() + " does not go on");
+}
 
 std::string RedisServer::address() const { return absl::StrCat("127.0.0.1:", port_); }
 
@@ -203,6 +213,11 @@ std::string RedisServer::Ask(const std::vector<std::string>& words) {
   redisSetTimeout(context.get(), limit);
   if (!password_.empty()) Say(context.get(), {"AUTH", password_});
   return Text(Say(context.get(), words).get());
+}
+
+void RedisServer::Command(const std::vector<std::string>& words) {
+  const std::string said = Ask(words);
+  if (said != "OK") Fail(absl::StrCat(address(), ": ", absl::StrJoin(words, " "), ": ", said));
 }
 
 std::string RedisServer::Info(const std::string& section, const std::string& name) {
@@ -243,30 +258,35 @@ bool RedisCluster::AllSay(const std::string& name, const std::string& value) {
   return true;
 }
 
+void RedisCluster::Await(const std::function<bool()>& condition) {
+  if (WaitUntil(condition)) return;
+  Fail(absl::StrCat("the cluster does not get there:\n", node(0).Ask({"CLUSTER", "NODES"}), "\n",
+                    node(0).Ask({"CLUSTER", "SLOTS"})));
+}
+
 void RedisCluster::Join(bool tls) {
   const char* const ranges[kMasters][2] = {{"0", "5460"}, {"5461", "10922"}, {"10923", "16383"}};
   for (int i = 0; i < kMasters; ++i) {
-    EXPECT_EQ(node(i).Ask({"CLUSTER", "ADDSLOTSRANGE", ranges[i][0], ranges[i][1]}), "OK");
+    node(i).Command({"CLUSTER", "ADDSLOTSRANGE", ranges[i][0], ranges[i][1]});
   }
   for (int i = 0; i < size(); ++i) {
-    EXPECT_EQ(node(i).Ask({"CLUSTER", "SET-CONFIG-EPOCH", absl::StrCat(i + 1)}), "OK");
+    node(i).Command({"CLUSTER", "SET-CONFIG-EPOCH", absl::StrCat(i + 1)});
   }
   for (int i = 1; i < size(); ++i) {
     const int port = tls ? node(i).tls_port() : node(i).port();
-    EXPECT_EQ(node(0).Ask({"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(port),
-                           absl::StrCat(node(i).bus_port())}),
-              "OK");
+    node(0).Command(
+        {"CLUSTER", "MEET", "127.0.0.1", absl::StrCat(port), absl::StrCat(node(i).bus_port())});
   }
-  EXPECT_TRUE(WaitUntil([this] {
+  Await([this] {
     return AllSay("cluster_state", "ok") && AllSay("cluster_known_nodes", absl::StrCat(size()));
-  })) << node(0).Ask({"CLUSTER", "NODES"});
+  });
 }
 
 void RedisCluster::Replicate() {
   for (int i = 0; i < kMasters; ++i) {
-    EXPECT_EQ(node(i + kMasters).Ask({"CLUSTER", "REPLICATE", Id(i)}), "OK");
+    node(i + kMasters).Command({"CLUSTER", "REPLICATE", Id(i)});
   }
-  EXPECT_TRUE(WaitUntil([this] {
+  Await([this] {
     for (int i = 0; i < kMasters; ++i) {
       if (node(i + kMasters).Info("replication", "master_link_status") != "up") return false;
       // Each node must have heard who is whose: only then does it vote and fail over as one
@@ -278,12 +298,12 @@ void RedisCluster::Replicate() {
       }
     }
     return true;
-  })) << node(0).Ask({"CLUSTER", "NODES"});
+  });
 }
 
 void RedisCluster::Announce(int index, int port) {
-  EXPECT_EQ(node(index).Ask({"CONFIG", "SET", "cluster-announce-port", absl::StrCat(port)}), "OK");
-  EXPECT_TRUE(WaitUntil([&] {
+  node(index).Command({"CONFIG", "SET", "cluster-announce-port", absl::StrCat(port)});
+  Await([&] {
     for (const auto& one : nodes_) {
       if (one->Ask({"CLUSTER", "SLOTS"}).find(absl::StrCat("\n", port, "\n")) ==
           std::string::npos) {
@@ -291,27 +311,25 @@ void RedisCluster::Announce(int index, int port) {
       }
     }
     return true;
-  })) << node(0).Ask({"CLUSTER", "SLOTS"});
+  });
 }
 
 void RedisCluster::BeginMove(int slot, int from, int to) {
   const std::string number = absl::StrCat(slot);
-  EXPECT_EQ(node(to).Ask({"CLUSTER", "SETSLOT", number, "IMPORTING", Id(from)}), "OK");
-  EXPECT_EQ(node(from).Ask({"CLUSTER", "SETSLOT", number, "MIGRATING", Id(to)}), "OK");
+  node(to).Command({"CLUSTER", "SETSLOT", number, "IMPORTING", Id(from)});
+  node(from).Command({"CLUSTER", "SETSLOT", number, "MIGRATING", Id(to)});
 }
 
 void RedisCluster::MoveKey(const std::string& key, int from, int to) {
-  EXPECT_EQ(
-      node(from).Ask({"MIGRATE", "127.0.0.1", absl::StrCat(node(to).port()), key, "0", "10000"}),
-      "OK");
+  node(from).Command({"MIGRATE", "127.0.0.1", absl::StrCat(node(to).port()), key, "0", "10000"});
 }
 
 void RedisCluster::EndMove(int slot, int to) {
   const std::string id = Id(to);
-  EXPECT_EQ(node(to).Ask({"CLUSTER", "SETSLOT", absl::StrCat(slot), "NODE", id}), "OK");
+  node(to).Command({"CLUSTER", "SETSLOT", absl::StrCat(slot), "NODE", id});
   for (int i = 0; i < kMasters; ++i) {
     if (i == to || !node(i).running()) continue;
-    EXPECT_EQ(node(i).Ask({"CLUSTER", "SETSLOT", absl::StrCat(slot), "NODE", id}), "OK");
+    node(i).Command({"CLUSTER", "SETSLOT", absl::StrCat(slot), "NODE", id});
   }
   // A node that has not heard of this epoch would take the same one for the next move, and then
   // they dispute both.
@@ -319,7 +337,7 @@ void RedisCluster::EndMove(int slot, int to) {
   const std::string name = "cluster_current_epoch";
   const std::size_t begin = all.find(name + ":") + name.size() + 1;
   const std::string epoch = all.substr(begin, all.find('\r', begin) - begin);
-  EXPECT_TRUE(WaitUntil([&] { return AllSay(name, epoch); }));
+  Await([&] { return AllSay(name, epoch); });
 }
 
 void MakeCertificates(const std::string& folder, const std::string& names) {
@@ -329,7 +347,9 @@ void MakeCertificates(const std::string& folder, const std::string& names) {
       " && openssl req -x509 $key -subj '/CN=server' -CA ca.crt -CAkey ca.key",
       " -addext basicConstraints=CA:FALSE -addext subjectAltName=", names,
       " -keyout server.key -out server.crt");
-  EXPECT_EQ(std::system(absl::StrCat("(", made, ") 2>'", folder, "/openssl.log'").c_str()), 0);
+  if (std::system(absl::StrCat("(", made, ") 2>'", folder, "/openssl.log'").c_str()) != 0) {
+    Fail("openssl makes no certificates; its words are in " + folder);
+  }
 }
 
 std::vector<std::string> TlsArguments(const std::string& folder) {

@@ -1,4 +1,5 @@
-// Real Redis (or Valkey) servers on this machine: single ones and clusters.
+// Real Redis (or Valkey) servers on this machine: single ones and clusters. What can't be had of
+// them throws std::runtime_error.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +19,7 @@ std::string RedisMissing();
 // Asks until `condition` is true; false: it was not within `limit`.
 bool WaitUntil(const std::function<bool()>& condition, absl::Duration limit = absl::Seconds(20));
 
-// Keeps nothing on disk. What a test asks of it that can't be had is a failure of the test.
+// Keeps nothing on disk.
 class RedisServer {
  public:
   // `arguments` are further words of its command line ("--maxmemory", "8mb"); a password given with
@@ -37,6 +38,8 @@ class RedisServer {
   // One command by a connection of its own, outside of what is tested. What it says: bytes, status,
   // error or number as text, "(nil)", an array one element a line.
   std::string Ask(const std::vector<std::string>& words);
+  // The same of a command that is answered OK.
+  void Command(const std::vector<std::string>& words);
   // The value of a line of INFO, empty if there is none.
   std::string Info(const std::string& section, const std::string& name);
 
@@ -88,6 +91,7 @@ class RedisCluster {
   std::string Id(int index);
   void Join(bool tls);
   void Replicate();
+  void Await(const std::function<bool()>& condition);
   bool AllSay(const std::string& name, const std::string& value);
 
   std::vector<std::unique_ptr<RedisServer>> nodes_;

@@ -1,6 +1,5 @@
 #include "tests/support/tcp_proxy.h"
 
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/support/fail.h"
 
 namespace parkade::test {
 namespace {
@@ -63,10 +63,13 @@ struct TcpProxy::Link {
 TcpProxy::TcpProxy(int target_port) : target_port_(target_port) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   sockaddr_in address = Loopback(0);
-  EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  EXPECT_EQ(::listen(listener_, 64), 0);
   socklen_t size = sizeof(address);
-  EXPECT_EQ(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(listener_, 64) != 0 ||
+      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    ::close(listener_);
+    Fail("a proxy gets no port");
+  }
   port_ = ntohs(address.sin_port);
   wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   thread_ = std::thread([this] { Work(); });
@@ -85,7 +88,7 @@ void TcpProxy::Change(const std::function<void(Settings*)>& change) {
     change(&settings_);
   }
   const std::uint64_t one = 1;
-  EXPECT_EQ(::write(wake_, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+  if (::write(wake_, &one, sizeof(one)) != sizeof(one)) Fail("a proxy can't be woken");
 }
 
 void TcpProxy::SetLatency(absl::Duration latency) {

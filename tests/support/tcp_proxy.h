@@ -23,6 +23,7 @@ struct ProxyCounts {
 };
 
 // Listens on a port of 127.0.0.1 and hands everything on to another port of it. Thread safe.
+// std::runtime_error: there is no port.
 class TcpProxy {
  public:
   explicit TcpProxy(int target_port);
