@@ -127,9 +127,14 @@ absl::Status Redis::Set(std::string_view key, absl::Span<const char> value, std:
                         absl::Time deadline) {
   Command command;
   command.key = key;
-  command.words = {"SET", key, std::string_view(value.data(), value.size())};
+  const std::string_view bytes(value.data(), value.size());
   const std::string ttl = absl::StrCat(ttl_ms);
-  if (ttl_ms > 0) command.words.insert(command.words.end(), {"PX", ttl});
+  if (ttl_ms > 0) {
+    // The value comes last: a server takes a large one by itself, and reads again for what follows.
+    command.words = {"PSETEX", key, ttl, bytes};
+  } else {
+    command.words = {"SET", key, bytes};
+  }
   const absl::StatusOr<std::vector<Reply>> replies =
       Run(absl::MakeConstSpan(&command, 1), deadline);
   if (!replies.ok()) return replies.status();
