@@ -16,7 +16,7 @@ constexpr std::size_t kReadBytes = 16 << 10;
 constexpr std::size_t kPiecesAtOnce = 64;
 // '$', at most 20 digits, CR and LF.
 constexpr std::size_t kLongestValueLine = 32;
-constexpr std::size_t kWakeBytes = 256 << 10;
+constexpr std::size_t kWakeBytes = 1 << 20;
 
 absl::Status NotRedis(const char* what) {
   return absl::InternalError(absl::StrCat("the answer is not Redis': ", what));
