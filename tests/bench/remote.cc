@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "src/format/checksum.h"
-#include "src/format/heap_buffer.h"
 #include "tests/bench/files.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/remote_reference.h"
@@ -32,10 +31,14 @@ constexpr std::uint32_t kValuesAPark = 26;
 // A conversation of so many values, published anew each time.
 class Subject {
  public:
-  Subject(std::size_t values, absl::Span<const char> data, std::uint64_t seed)
+  // Restores to `received`, which has room for kInFlight values: where memory lies, and whether it
+  // was ever touched, decides what a copy costs, so it is the reference's.
+  Subject(std::size_t values, absl::Span<const char> data, TouchedMemory& received,
+          std::uint64_t seed)
       : values_(values),
         chats_(kValueBytes / kRowTokens, data),
         checksum_(Checksum(data.subspan(0, kValueBytes))),
+        received_(received),
         seed_(seed) {}
 
   absl::StatusOr<double> Publish(SharedTier& tier) {
@@ -59,9 +62,10 @@ class Subject {
     std::atomic<bool> sound{true};
     const double begin = NowSeconds();
     std::vector<std::thread> threads;
-    for (int t = 0; t < kInFlight; ++t) {
-      threads.emplace_back([&] {
-        std::shared_ptr<ExtentBuffer> buffer = MakeHeapBuffer(kValueBytes);
+    for (std::size_t t = 0; t < kInFlight; ++t) {
+      threads.emplace_back([&, t] {
+        const auto buffer =
+            std::make_shared<View>(received_.data() + t * kValueBytes, std::size_t{kValueBytes});
         for (std::size_t i = next++; i < values_ && sound; i = next++) {
           const auto bytes =
               tier.ReadExtent(keys_[i / kValuesAPark], static_cast<std::uint32_t>(i % kValuesAPark),
@@ -82,6 +86,7 @@ class Subject {
   const std::size_t values_;
   const MadeUpChats chats_;
   const Digest128 checksum_;
+  TouchedMemory& received_;
   std::uint64_t seed_;
   std::vector<ParkKey> keys_;
 };
@@ -120,7 +125,7 @@ absl::StatusOr<Seconds> RunRounds(const std::vector<int>& ports, std::size_t val
   TouchedMemory data(kInFlight * std::size_t{kValueBytes});
   FillRandom(data, seed);
   TouchedMemory received(data.size());
-  Subject subject(values, {data.data(), data.size()}, seed);
+  Subject subject(values, {data.data(), data.size()}, received, seed);
   RawValues raw(ports, values, data, received);
   Seconds counted;
   for (int round = 0; round <= kRounds; ++round) {

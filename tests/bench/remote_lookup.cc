@@ -13,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "src/format/heap_buffer.h"
 #include "tests/bench/files.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/remote_reference.h"
@@ -188,7 +187,8 @@ absl::StatusOr<Outcome> Run(const BenchOptions& options) {
     if (!tier.ok()) return tier.status();
     if (absl::Status s = Publish(**tier, chat); !s.ok()) return s;
   }
-  const std::shared_ptr<ExtentBuffer> buffer = MakeHeapBuffer(kValueBytes);
+  TouchedMemory received(kValueBytes);
+  const auto buffer = std::make_shared<View>(received.data(), received.size());
   Outcome outcome;
   outcome.notes.push_back(absl::StrFormat(
       "%d conversations of %d tokens, one of %d in parks of %d; %d lookups, an extent of %d KiB",

@@ -46,11 +46,6 @@ iovec Piece(const std::string& text) { return {const_cast<char*>(text.data()), t
 
 std::string Name(std::size_t i) { return absl::StrFormat("raw:%06d", i); }
 
-class View : public ExtentBuffer {
- public:
-  using ExtentBuffer::ExtentBuffer;
-};
-
 }  // namespace
 
 RawConnection::RawConnection(int port) : fd_(Connect(port)) {}

@@ -21,6 +21,12 @@ namespace parkade::bench {
 inline constexpr std::uint32_t kValueBytes = 2304u << 10;
 inline constexpr int kInFlight = 4;
 
+// Memory of somebody else as an extent's.
+class View : public ExtentBuffer {
+ public:
+  using ExtentBuffer::ExtentBuffer;
+};
+
 // Blocks. One thread.
 class RawConnection {
  public:
