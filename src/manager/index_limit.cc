@@ -1,5 +1,6 @@
 // Index and catalogue have a bound. Beyond it the oldest leaves are not found any more; they stay
-// listed, stored and evictable, since what is on a disk may be far more than fits here.
+// listed, stored and evictable, since what is on a disk may be far more than fits here. What only a
+// shared tier holds goes altogether: it is asked for there whenever a prompt comes.
 
 #include <algorithm>
 #include <string>
@@ -19,6 +20,17 @@ constexpr std::uint64_t kSlackShare = 16;
 // share of it: a cache that finds nothing would be of no use at all.
 constexpr std::uint64_t kLeastShare = 10;
 constexpr absl::Duration kLogEvery = absl::Minutes(10);
+
+// All of it is in these tiers and nowhere else, and no person said anything of it.
+bool IsHeldBy(std::uint8_t tiers, const Conversation& conversation) {
+  const ConversationAttributes& said = conversation.attributes;
+  return conversation.children.empty() && !said.pinned && said.name.empty() &&
+         !conversation.forgotten &&
+         std::all_of(conversation.parks.begin(), conversation.parks.end(),
+                     [tiers](const ParkState& park) {
+                       return park.tiers == tiers && park.pins == 0 && park.pending == nullptr;
+                     });
+}
 
 }  // namespace
 
@@ -56,6 +68,9 @@ void CacheImpl::TrimIndex() {
   const std::vector<std::uint32_t> ranks = EvictionRanks(snapshot.candidates);
   std::vector<std::uint32_t> order(ranks.size());
   for (std::uint32_t i = 0; i < ranks.size(); ++i) order[ranks[i]] = i;
+  const std::uint8_t only_shared =
+      shared_tier_ < 0 ? 0 : Bit(static_cast<std::size_t>(shared_tier_));
+  std::vector<ParkKey> left_to_others;
   bool done = false;
   for (std::size_t at = 0; at < order.size() && !done;) {
     if (at > 0) LetOthersIn();
@@ -64,11 +79,21 @@ void CacheImpl::TrimIndex() {
       const Handle handle = catalogue_.FindId(snapshot.ids[order[at]]);
       if (handle == kNoHandle) continue;
       const std::int64_t last_used = snapshot.candidates[order[at]].last_used_unix_ms;
-      if (MayUnindex(*catalogue_.Get(handle), last_used)) catalogue_.Unindex(handle);
+      if (!MayUnindex(*catalogue_.Get(handle), last_used)) continue;
+      if (only_shared != 0 && IsHeldBy(only_shared, *catalogue_.Get(handle))) {
+        for (const Removal& removal : catalogue_.CutAt(handle, 0)) {
+          left_to_others.push_back(removal.key);
+          tokens_.Erase(removal.key);
+        }
+      } else {
+        catalogue_.Unindex(handle);
+      }
       done = catalogue_.memory_bytes() <= limit || catalogue_.page_bytes() <= least;
       if (done) break;
     }
   }
+  // swallow: it only forgets where they stand.
+  if (!left_to_others.empty()) (void)Shared()->Remove(left_to_others);
   std::string line;
   {
     absl::MutexLock lock(&mu_);

@@ -103,6 +103,33 @@ TEST_P(ManagerIndexLimit, TheOldestAreNotFoundAnyMore) {
   EXPECT_EQ(rig.cache().Queue().index_bytes, Catalogue().memory_bytes());
 }
 
+// What is found in a store that others fill comes and goes: here it takes no more than its bound,
+// for however long, and is found there again.
+TEST(ManagerIndexLimitShared, WhatOthersHoldIsLeftToThem) {
+  // Without a RAM tier nothing that is only looked at comes nearer.
+  RigOptions options = SmallRows(false);
+  options.store = std::make_shared<MemoryStore>();
+  Rig writer(options);
+  for (std::size_t i = 0; i < kChats; ++i) ParkChat(writer, i);
+  ASSERT_TRUE(writer.sink().WaitUntil(
+      [&](const RecordedEvents&) { return writer.shared().bound() >= kChats; }));
+  options.cache.index_bytes = SmallLimit();
+  Rig reader(options);
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i < kChats; ++i) {
+      const LookupRecord record = reader.Look(Fork(Chat(i), kTokens, 7, 10));
+      EXPECT_EQ(record.matched_tokens, kTokens) << i;
+      EXPECT_LE(reader.cache().Queue().index_bytes, SmallLimit());
+    }
+  }
+  EXPECT_EQ(reader.cache().Queue().unindexed_conversations, 0u);
+  const std::size_t listed = reader.cache().List(100, ConversationId()).size();
+  EXPECT_GT(listed, 5u);
+  EXPECT_LT(listed, kChats);
+  EXPECT_EQ(reader.shared().bound(), listed);
+  EXPECT_EQ(writer.cache().List(100, ConversationId()).size(), kChats);
+}
+
 TEST_P(ManagerIndexLimit, TheNewestWinWhenItIsOpened) {
   Rig rig(SmallRows(GetParam()));
   for (std::size_t i = 0; i < kChats; ++i) ParkChat(rig, i);

@@ -191,6 +191,11 @@ void Rig::Open() {
     tiers_.push_back(durable_ = tier.get());
     tiers.push_back(std::move(tier));
   }
+  if (options_.store != nullptr) {
+    auto tier = std::make_unique<MemorySharedTier>(options_.store);
+    shared_ = tier.get();
+    tiers.push_back(std::move(tier));
+  }
   auto cache = ConversationCache::Open(options_.cache, std::move(tiers), &sink_);
   ASSERT_TRUE(cache.ok()) << cache.status();
   cache_ = *std::move(cache);

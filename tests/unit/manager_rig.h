@@ -12,6 +12,7 @@
 #include "src/engine/fake/fake_engine.h"
 #include "src/format/sealing.h"
 #include "tests/support/faulty_tier.h"
+#include "tests/support/memory_shared_tier.h"
 #include "tests/support/recording_sink.h"
 #include "tiers/disk/disk_tier.h"
 
@@ -63,7 +64,8 @@ struct RigOptions {
   std::uint64_t durable_budget_bytes = 1ull << 30;
   std::uint64_t disk_min_free_bytes = 0;
   disk::FileDoor* disk_files = nullptr;
-  SharedSealKey disk_key;  // null: not encrypted
+  SharedSealKey disk_key;              // null: not encrypted
+  std::shared_ptr<MemoryStore> store;  // not null: a shared tier over it
 
   RigOptions();
   explicit RigOptions(RigModel which);
@@ -89,6 +91,7 @@ class Rig {
   RecordingSink& sink() { return sink_; }
   FaultyTier& ram() { return *ram_; }
   FaultyTier& durable() { return *durable_; }
+  MemorySharedTier& shared() { return *shared_; }
   const std::vector<FaultyTier*>& tiers() const { return tiers_; }
   // What the durable tier writes to; open while the cache is closed.
   Tier& durable_medium() { return *medium_; }
@@ -127,6 +130,7 @@ class Rig {
   std::shared_ptr<Tier> medium_;  // what the durable tier writes to
   FaultyTier* ram_ = nullptr;
   FaultyTier* durable_ = nullptr;
+  MemorySharedTier* shared_ = nullptr;
   std::vector<FaultyTier*> tiers_;
   std::unique_ptr<ConversationCache> cache_;
   Digest128 identity_;

@@ -1,0 +1,110 @@
+// A shared tier in memory: a store, and tiers of several machines over it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "parkade/shared_tier.h"
+
+namespace parkade::test {
+
+// What all machines see. Thread safe.
+class MemoryStore {
+ public:
+  struct Step {
+    Digest128 row;
+    std::uint32_t end = 0;
+  };
+  // Root first, without a gap.
+  struct Way {
+    Digest128 identity;
+    std::vector<Token> tokens;
+    std::vector<Step> steps;
+  };
+
+  // Those that begin with the longest part of `tokens`; none: steps are empty.
+  Way Longest(const Digest128& identity, absl::Span<const Token> tokens) const;
+  void Add(Way way);
+  void Put(const Digest128& row, PublishPayload payload);
+  // Null: not there.
+  std::shared_ptr<const PublishPayload> Get(const Digest128& row) const;
+  std::size_t ways() const;
+
+ private:
+  mutable absl::Mutex mu_;
+  std::vector<Way> ways_ ABSL_GUARDED_BY(mu_);
+  std::map<Digest128, std::shared_ptr<const PublishPayload>> rows_ ABSL_GUARDED_BY(mu_);
+};
+
+class MemorySharedTier final : public SharedTier {
+ public:
+  explicit MemorySharedTier(std::shared_ptr<MemoryStore> store) : store_(std::move(store)) {}
+
+  // Parks that can be read under keys of this machine.
+  std::size_t bound() const;
+
+  TierKind kind() const override { return TierKind::kRemote; }
+  bool durable() const override { return false; }
+  TierUsage usage() const override;
+  void SetBudget(std::uint64_t) override {}
+  Digest128 secret() const override { return {1, 1}; }
+  absl::Status Enumerate(const std::function<void(const ParkSummary&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateAttributes(
+      const std::function<void(const ConversationAttributes&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateIdentities(
+      const std::function<void(const Digest128&, const StoredIdentity&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Token>> ReadTokens(const ParkKey& key) override;
+  absl::StatusOr<std::vector<ExtentInfo>> ReadExtents(const ParkKey& key) override;
+  std::uint64_t Shortfall(std::uint64_t) const override { return 0; }
+  absl::Status Store(const ParkRecord&, absl::Span<const ExtentBytes>) override {
+    return absl::UnimplementedError("a shared tier is published to");
+  }
+  absl::StatusOr<ExtentBytes> ReadExtent(
+      const ParkKey& key, std::uint32_t extent,
+      const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) override;
+  absl::Status Remove(absl::Span<const ParkKey> keys) override;
+  absl::Status Forget(const ConversationId&, absl::Span<const ParkKey> keys) override {
+    return Remove(keys);
+  }
+  absl::Status PutIdentity(const Digest128&, const StoredIdentity&) override {
+    return absl::OkStatus();
+  }
+  absl::Status WriteAttributes(absl::Span<const ConversationAttributes>, bool) override {
+    return absl::OkStatus();
+  }
+  SharedTier* shared() override { return this; }
+
+  bool reachable() const override { return true; }
+  bool writable() const override { return true; }
+  absl::StatusOr<FoundWay> Find(const Digest128& identity, absl::Span<const Token> tokens,
+                                std::uint32_t beyond) override;
+  void Prepare(absl::Span<const ParkKey>) override {}
+  void Reject(const ParkKey&) override {}
+  bool RenewalDue(const ParkKey&) const override { return false; }
+  void Bind(const ParkKey& key, const FoundPark& park) override;
+  absl::Status Publish(const PublishRequest& request, PublishOutcome* outcome) override;
+  absl::Status Erase(const ConversationId&, const Digest128&, absl::Span<const Token>,
+                     absl::Span<const PublishStep>) override {
+    return absl::UnimplementedError("nothing is erased here");
+  }
+
+ private:
+  // NotFound: not bound, or not in the store.
+  absl::StatusOr<std::shared_ptr<const PublishPayload>> Find(const ParkKey& key) const;
+
+  const std::shared_ptr<MemoryStore> store_;
+  mutable absl::Mutex mu_;
+  std::map<ParkKey, Digest128> places_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace parkade::test
