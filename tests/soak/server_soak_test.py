@@ -134,14 +134,19 @@ class ServerSoak(ServerTest):
         figures = {"seed": self.seed, "minutes": MINUTES, "wrong_tokens": 0, "aborts": 0,
                    "failures": len(self.failures), **dict(sorted(self.figures.items()))}
         figures["wrong_tokens"] = figures.get("answers_wrong", 0)
+        counts = {}
         for group in ("reused", "computed"):
-            count = figures.pop(f"first_logprobs_{group}", 0)
+            count = counts[group] = figures.pop(f"first_logprobs_{group}", 0)
             apart = figures.pop(f"first_logprobs_{group}_apart", 0)
             figures[f"first_logprob_apart_{group}"] = round(apart / max(1, count), 5)
         for box in self.boxes:
             figures |= box.growth.figures(f"{box.name}_growth_bytes")
             figures |= box.files.figures(f"{box.name}_files")
         tell("server_soak", figures)
+        if not self.failures and counts["reused"] >= 200 and counts["computed"] >= 50:
+            # A wrong state would tell the first tokens apart more than other batches do.
+            self.assertLess(figures["first_logprob_apart_reused"],
+                            3 * figures["first_logprob_apart_computed"] + 0.01)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import threading
 import time
 
 from parkade_process import DEADLINE_S, PROGRAM, Server, ServerTest, model, tokens_of, wait_until
-from soak_clients import BROKEN_CONNECTION, Client, Reference, WrongTokens
+from soak_clients import BROKEN_CONNECTION, GEMMA_TIE, TIE, Client, Reference, WrongTokens
 from soak_figures import Process, Series, block_bytes, file_count
 
 TOOL = os.environ.get("PARKADE_PROGRAM", os.path.join(os.path.dirname(PROGRAM), "parkade"))
@@ -79,7 +79,8 @@ class Box:
             self.text = self.plain.tokenize(" ".join(
                 f"Item {i} weighs {i * 7 % 101} grams and is coloured "
                 f"{('red', 'blue', 'green')[i % 3]}." for i in range(600)))
-        self.reference = Reference(self.plain, self.figures)
+        tie = GEMMA_TIE if self.kind.endswith(".gguf") else TIE
+        self.reference = Reference(self.plain, self.figures, tie)
 
     def end_visit(self):
         if self.server is not None:
