@@ -260,7 +260,7 @@ TEST(CatalogueRows, ImageRulesAreHeld) {
   EXPECT_EQ(ImageError([](Extents&) {}), "");
   EXPECT_EQ(ImageError([](Extents& e) { e[0].info.group = static_cast<RowGroup>(3); }),
             "image row: unknown group");
-  EXPECT_EQ(ImageError([](Extents& e) { e[0].codec = static_cast<Codec>(3); }),
+  EXPECT_EQ(ImageError([](Extents& e) { e[0].codec = static_cast<Codec>(4); }),
             "image row: unknown codec");
   EXPECT_EQ(ImageError([](Extents& e) { e[0].info.rows = 0; }), "image row: rows out of bounds");
   EXPECT_EQ(ImageError([](Extents& e) { e[0].info.rows = 257; }), "image row: rows out of bounds");
