@@ -13,6 +13,12 @@ namespace {
 
 constexpr std::uint64_t kMib = 1ull << 20;
 constexpr std::string_view kCatalogueError = "catalogue: ";
+constexpr absl::Duration kStateLogEvery = absl::Seconds(30);
+
+struct ToldState {
+  std::string word = "up";
+  absl::Time time = absl::InfinitePast();
+};
 
 std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divisor,
                     std::uint64_t least) {
@@ -52,6 +58,28 @@ std::optional<std::uint32_t> FirstOutOfChain(const Conversation& conversation) {
     end = park.end();
   }
   return std::nullopt;
+}
+
+// One line when a tier begins or ends to be of use; one that comes and goes is told of now and
+// then. `told`: what was said last, by tier.
+void TellStates(const std::vector<std::unique_ptr<Tier>>& tiers, std::vector<ToldState>* told,
+                EventSink* sink) {
+  told->resize(tiers.size());
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    const std::string state = tiers[i]->usage().state;
+    const std::string word = state.substr(0, state.find(':'));
+    ToldState& last = (*told)[i];
+    if (word == last.word || absl::Now() - last.time < kStateLogEvery) continue;
+    last = {word, absl::Now()};
+    const std::string name = std::string(TierName(tiers[i]->kind())) + " tier: " + state;
+    if (word == "up") {
+      sink->Log(LogLevel::kInfo, name + " again");
+    } else {
+      sink->Log(LogLevel::kWarning,
+                name + (word == "down" ? "; requests go on without it until it is back"
+                                       : "; it is read, and keeps nothing new until that is over"));
+    }
+  }
 }
 
 }  // namespace
@@ -343,6 +371,7 @@ void CacheImpl::AdjustRamBudget() {
 }
 
 void CacheImpl::HousekeepingLoop() {
+  std::vector<ToldState> told;
   while (true) {
     {
       absl::MutexLock lock(&mu_);
@@ -356,6 +385,7 @@ void CacheImpl::HousekeepingLoop() {
       // swallow: it was reported when it was refused first.
       if (tiers_[tier]->usage().state == "up") RemoveRefused(tier).IgnoreError();
     }
+    TellStates(tiers_, &told, sink_);
     TrimIndex();
     AdjustRamBudget();
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {

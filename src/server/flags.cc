@@ -200,8 +200,9 @@ absl::Status CheckDiskFlags(const FlagValues& values, ParsedFlags* flags) {
                        ": there is no disk tier; name its directory with "
                        "--conversation-cache-disk PATH"));
     }
-    flags->notices.push_back(
-        absl::StrCat("--", std::string(name), " has no effect without --conversation-cache-disk"));
+    flags->notices.push_back(absl::StrCat("--", std::string(name),
+                                          " has no effect without --conversation-cache-disk",
+                                          preference ? " or --conversation-cache-remote" : ""));
   }
   return absl::OkStatus();
 }

@@ -39,9 +39,10 @@ absl::StatusOr<SharedSealKey> ReadKeyFile(const std::string& path) {
   }
   absl::StatusOr<SharedSealKey> key = SealKey::Parse(file->content);
   if (key.ok()) return key;
-  return absl::InvalidArgumentError(
-      absl::StrCat("key file ", path, ": ", key.status().message(),
-                   "; make one with: (umask 077; openssl rand -hex 32 > ", path, ")"));
+  // Not onto the file that was given: it may be the only key there is, spoilt by an editor.
+  return absl::InvalidArgumentError(absl::StrCat("key file ", path, ": ", key.status().message(),
+                                                 "; if there is none yet, make one with: "
+                                                 "(umask 077; openssl rand -hex 32 > new.key)"));
 }
 
 }  // namespace parkade

@@ -55,9 +55,8 @@ TEST_F(KeyFileTest, WhatIsWrongIsOneLineThatHelpsAndShowsNothing) {
   EXPECT_EQ(ErrorOf(Write(std::string(32, 'k'), 0640)),
             "key file " + path_ + " is open to others; chmod 600 " + path_);
   const std::string no_key = "key file " + path_ +
-                             ": a key is 32 bytes, or 64 hexadecimal digits; make one with: "
-                             "(umask 077; openssl rand -hex 32 > " +
-                             path_ + ")";
+                             ": a key is 32 bytes, or 64 hexadecimal digits; if there is none "
+                             "yet, make one with: (umask 077; openssl rand -hex 32 > new.key)";
   for (const std::size_t size : {0, 31, 33, 66, 67, 100000}) {
     EXPECT_EQ(ErrorOf(Write(std::string(size, 'a'))), no_key) << size;
   }

@@ -369,6 +369,20 @@ TEST_F(RemoteTierTest, AStoreThatDoesNotAnswerIsAskedOnce) {
   EXPECT_EQ(End(Find(*tier, chat.tokens)), 700u);
 }
 
+TEST_F(RemoteTierTest, IsLookedAtBeforeAnybodyAsks) {
+  auto tier = Open();
+  EXPECT_EQ(redis_->Info("stats", "keyspace_misses"), "0");
+  tier->Tick();
+  EXPECT_EQ(redis_->Info("stats", "keyspace_misses"), "1");
+  EXPECT_EQ(tier->usage().state, "up");
+  tier->Tick();
+  EXPECT_EQ(redis_->Info("stats", "keyspace_misses"), "1");
+  auto other = Open();
+  redis_->Kill();
+  other->Tick();
+  EXPECT_EQ(other->usage().state.substr(0, 5), "down:");
+}
+
 // A newer program's rows are left to it, and so is what leads there.
 TEST_F(RemoteTierTest, WhatANewerProgramWroteStays) {
   constexpr std::size_t kHeaderBytes = 64;

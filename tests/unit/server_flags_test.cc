@@ -165,7 +165,8 @@ TEST(Flags, WhatHasNoEffectIsSaid) {
   ASSERT_TRUE(flags.ok());
   ASSERT_EQ(flags->notices.size(), 1u);
   EXPECT_EQ(flags->notices[0],
-            "--conversation-cache-codec has no effect without --conversation-cache-disk");
+            "--conversation-cache-codec has no effect without --conversation-cache-disk or "
+            "--conversation-cache-remote");
 }
 
 TEST(Flags, ADiskTiersSizeNeedsADiskTier) {
@@ -276,8 +277,8 @@ TEST(RemoteFlags, WrongValuesAreOneClearLineThatShowsNoPassword) {
 }
 
 TEST(RemoteFlags, WithoutARemoteTierTheRestHasNoEffectAndThatIsSaid) {
-  const auto flags = Parse({"--conversation-cache-remote-ttl-s", "60",
-                            "--conversation-cache-remote-deadline-ms", "9"});
+  const auto flags = Parse(
+      {"--conversation-cache-remote-ttl-s", "60", "--conversation-cache-remote-deadline-ms", "9"});
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->notices,
             (std::vector<std::string>{"--conversation-cache-remote-ttl-s has no effect without "

@@ -282,6 +282,7 @@ bool RemoteTier::RenewalDue(const ParkKey& key) const {
 void RemoteTier::Tick() {
   const absl::Time now = absl::Now();
   if (breaker_.closed()) {
+    if (!greeted_.exchange(true)) return Greet(now);
     RemoveDiscarded();
     return ProbeWriting(now);
   }
@@ -297,6 +298,15 @@ void RemoteTier::Tick() {
     answered = replies.ok() ? AdoptSecret(replies->front()).status() : replies.status();
   }
   breaker_.Probed(answered);
+}
+
+void RemoteTier::Greet(absl::Time now) {
+  const std::string name = keys_.Secret();
+  const Command get{{"GET", name}, name};
+  const absl::StatusOr<std::vector<Reply>> replies =
+      Ask(absl::MakeConstSpan(&get, 1), now + std::min(options_.deadline, kLongestProbe));
+  // swallow: the breaker knows, and the state says it.
+  if (replies.ok()) (void)AdoptSecret(replies->front());
 }
 
 // Whether writes are taken again is found out without waiting for something to store.

@@ -136,6 +136,8 @@ class RemoteTier final : public SharedTier {
   absl::Status NotedWrite(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   // As Ask, of commands that write; the first error reply is the status.
   absl::Status Write(absl::Span<const Command> commands, absl::Time deadline);
+  // Asks once before anybody else does, so that the state is true from the beginning.
+  void Greet(absl::Time now);
   void ProbeWriting(absl::Time now);
   // The secret that page hashes are keyed with. Zero: there is none yet, and `make` is false.
   absl::StatusOr<Digest128> Secret(bool make, absl::Time deadline);
@@ -236,6 +238,7 @@ class RemoteTier final : public SharedTier {
   Breaker breaker_;
   RowCache rows_;
   Packing packing_;
+  std::atomic<bool> greeted_{false};
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<std::uint64_t> read_bytes_{0};
 
