@@ -159,4 +159,6 @@ class BrowserTest(ServerTest):
     def assert_quiet(self, *allowed):
         """Nothing in the browser's log, violations of the page's policy among it, but `allowed`."""
         entries = [entry["message"] for entry in self.driver.get_log("browser")]
-        self.assertEqual([e for e in entries if not any(words in e for words in allowed)], [])
+        # Said where a click came before the page was laid out; the dialog takes the focus anyway.
+        harmless = (*allowed, "Autofocus processing was blocked")
+        self.assertEqual([e for e in entries if not any(words in e for words in harmless)], [])
