@@ -417,7 +417,7 @@ TEST_F(RemoteTierTest, WhatANewerProgramWroteStays) {
 TEST_F(RemoteTierTest, ASlowLinkGetsPackedValues) {
   constexpr std::uint32_t kRowBytes = 1024;
   test::TcpProxy proxy(redis_->port());
-  proxy.SetBytesPerSecond(8u << 20);
+  proxy.SetBytesPerSecond(1u << 20);
   RemoteTierOptions options;
   options.url.seeds = {{"127.0.0.1", proxy.port()}};
   options.deadline = absl::Seconds(20);
