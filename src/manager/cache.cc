@@ -61,25 +61,17 @@ std::optional<std::uint32_t> FirstOutOfChain(const Conversation& conversation) {
 }
 
 // One line when a tier begins or ends to be of use; one that comes and goes is told of now and
-// then. `told`: what was said last, by tier.
-void TellStates(const std::vector<std::unique_ptr<Tier>>& tiers, std::vector<ToldState>* told,
-                EventSink* sink) {
-  told->resize(tiers.size());
-  for (std::size_t i = 0; i < tiers.size(); ++i) {
-    const std::string state = tiers[i]->usage().state;
-    const std::string word = state.substr(0, state.find(':'));
-    ToldState& last = (*told)[i];
-    if (word == last.word || absl::Now() - last.time < kStateLogEvery) continue;
-    last = {word, absl::Now()};
-    const std::string name = std::string(TierName(tiers[i]->kind())) + " tier: " + state;
-    if (word == "up") {
-      sink->Log(LogLevel::kInfo, name + " again");
-    } else {
-      sink->Log(LogLevel::kWarning,
-                name + (word == "down" ? "; requests go on without it until it is back"
-                                       : "; it is read, and keeps nothing new until that is over"));
-    }
-  }
+// then. `told`: what was said last.
+void TellState(TierKind tier, const std::string& state, ToldState* told, EventSink* sink) {
+  const std::string word = state.substr(0, state.find(':'));
+  const absl::Time now = absl::Now();
+  if (word == told->word || now - told->time < kStateLogEvery) return;
+  *told = {word, now};
+  const std::string line = std::string(TierName(tier)) + " tier: " + state;
+  if (word == "up") return sink->Log(LogLevel::kInfo, line + " again");
+  sink->Log(LogLevel::kWarning,
+            line + (word == "down" ? "; requests go on without it until it is back"
+                                   : "; it is read, and keeps nothing new until that is over"));
 }
 
 }  // namespace
@@ -371,7 +363,7 @@ void CacheImpl::AdjustRamBudget() {
 }
 
 void CacheImpl::HousekeepingLoop() {
-  std::vector<ToldState> told;
+  std::vector<ToldState> told(tiers_.size());
   while (true) {
     {
       absl::MutexLock lock(&mu_);
@@ -382,10 +374,11 @@ void CacheImpl::HousekeepingLoop() {
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {
       // The shared one's waits for the network: its own thread does that.
       if (static_cast<int>(tier) != shared_tier_) tiers_[tier]->Tick();
+      const std::string state = tiers_[tier]->usage().state;
+      TellState(tiers_[tier]->kind(), state, &told[tier], sink_);
       // swallow: it was reported when it was refused first.
-      if (tiers_[tier]->usage().state == "up") RemoveRefused(tier).IgnoreError();
+      if (state == "up") RemoveRefused(tier).IgnoreError();
     }
-    TellStates(tiers_, &told, sink_);
     TrimIndex();
     AdjustRamBudget();
     for (std::size_t tier = 0; tier < tiers_.size(); ++tier) {

@@ -126,7 +126,6 @@ class CacheImpl : public ConversationCache {
   void NotePublished(const std::vector<ParkKey>& keys) ABSL_LOCKS_EXCLUDED(mu_);
   bool CanPublish() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanErase() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TellSharedState(std::string* told);
   // A lookup uses a conversation: what the shared tier has of it must not expire.
   void RenewShared(const ConversationId& id) ABSL_LOCKS_EXCLUDED(mu_);
   void EraseShared(const ConversationId& id, PublishRequest way);

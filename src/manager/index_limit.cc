@@ -21,15 +21,14 @@ constexpr std::uint64_t kSlackShare = 16;
 constexpr std::uint64_t kLeastShare = 10;
 constexpr absl::Duration kLogEvery = absl::Minutes(10);
 
-// All of it is in these tiers and nowhere else, and no person said anything of it.
+// Of one that may be unindexed: all of it is in these tiers and nowhere else, and no person said
+// anything of it.
 bool IsHeldBy(std::uint8_t tiers, const Conversation& conversation) {
   const ConversationAttributes& said = conversation.attributes;
   return conversation.children.empty() && !said.pinned && said.name.empty() &&
          !conversation.forgotten &&
          std::all_of(conversation.parks.begin(), conversation.parks.end(),
-                     [tiers](const ParkState& park) {
-                       return park.tiers == tiers && park.pins == 0 && park.pending == nullptr;
-                     });
+                     [tiers](const ParkState& park) { return park.tiers == tiers; });
 }
 
 }  // namespace

@@ -206,21 +206,11 @@ void CacheImpl::RenewShared(const ConversationId& id) {
   if (last.has_value() && Shared()->RenewalDue(*last)) SubmitPublish(id);
 }
 
-void CacheImpl::TellSharedState(std::string* told) {
-  const std::string state = Shared()->usage().state;
-  if (state == *told) return;
-  // Why it went down is told by the call that found out.
-  if (state == "up") sink_->Log(LogLevel::kInfo, "remote tier: it reads and writes again");
-  *told = state;
-}
-
 void CacheImpl::PublishLoop() {
-  std::string told = "up";
   while (true) {
     ConversationId id;
     bool erase = false;
     Shared()->Tick();
-    TellSharedState(&told);
     {
       absl::MutexLock lock(&mu_);
       auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
