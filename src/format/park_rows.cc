@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace parkade {
 namespace {
 
@@ -10,6 +12,35 @@ using Family = CatalogueRow::Family;
 absl::Status Damaged(absl::string_view what) { return absl::DataLossError(what); }
 
 }  // namespace
+
+absl::StatusOr<std::uint64_t> CheckedPayloadBytes(const ParkRecord& record,
+                                                  absl::Span<const ExtentBytes> payload) {
+  const ParkSummary& summary = record.summary;
+  if (record.tokens.size() != summary.token_count) {
+    return absl::InvalidArgumentError("tokens do not match the token count");
+  }
+  if (payload.size() != record.extents.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(payload.size(), " payloads for ", record.extents.size(), " extents"));
+  }
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < payload.size(); ++i) {
+    const ExtentInfo& extent = record.extents[i];
+    // The bytes may be a part of their buffer.
+    if (payload[i] == nullptr || payload[i]->size() < extent.raw_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has too few bytes"));
+    }
+    if (extent.stage >= summary.stages.stages.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has no stage"));
+    }
+    total += extent.raw_bytes;
+  }
+  if (total > kParkBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a park of ", total, " bytes is more than a segment holds"));
+  }
+  return total;
+}
 
 std::vector<CatalogueRow> ParkRows(const ParkRecord& record, std::uint64_t segment,
                                    const std::vector<StoredExtent>& extents) {

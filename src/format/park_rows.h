@@ -12,6 +12,11 @@
 
 namespace parkade {
 
+// Bytes of a payload that a park can be stored with: all of its extents are there, each has a
+// stage, and together they fit a park. InvalidArgument: it is not that.
+absl::StatusOr<std::uint64_t> CheckedPayloadBytes(const ParkRecord& record,
+                                                  absl::Span<const ExtentBytes> payload);
+
 // Manifest, tokens, and an image row for each stage, in this order. `extents` by ordinal; each has
 // a stage of the record.
 std::vector<CatalogueRow> ParkRows(const ParkRecord& record, std::uint64_t segment,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "src/format/park_rows.h"
 #include "src/format/wire.h"
 
 namespace parkade::disk {
@@ -26,32 +27,6 @@ std::uint64_t RefSum(const char* numbers, std::string_view inner) {
 
 std::uint64_t AlignUp(std::uint64_t value) {
   return (value + kExtentAlignment - 1) / kExtentAlignment * kExtentAlignment;
-}
-
-absl::Status CheckPayload(const ParkRecord& record, absl::Span<const ExtentBytes> payload) {
-  const ParkSummary& summary = record.summary;
-  if (record.tokens.size() != summary.token_count) {
-    return absl::InvalidArgumentError("tokens do not match the token count");
-  }
-  if (payload.size() != record.extents.size()) {
-    return absl::InvalidArgumentError("payload does not match the extents");
-  }
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < payload.size(); ++i) {
-    const ExtentInfo& extent = record.extents[i];
-    if (payload[i] == nullptr || payload[i]->size() < extent.raw_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has too few bytes"));
-    }
-    if (extent.stage >= summary.stages.stages.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has no stage"));
-    }
-    total += extent.raw_bytes;
-  }
-  if (total > kParkBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a park of ", total, " bytes is more than a segment holds"));
-  }
-  return absl::OkStatus();
 }
 
 // A decoder accepts less than an encoder takes: what could not be read back is refused now.
@@ -155,7 +130,7 @@ absl::StatusOr<ParkSegment> BuildParkSegment(std::uint64_t segment, const ParkRe
                                              CodecChoice codec,
                                              absl::Span<const CatalogueRow> copied_rows,
                                              SharedSealer sealer) {
-  if (absl::Status s = CheckPayload(record, payload); !s.ok()) return s;
+  if (absl::Status s = CheckedPayloadBytes(record, payload).status(); !s.ok()) return s;
   ParkSegment park;
   park.ref.segment = segment;
   park.key = record.summary.key;

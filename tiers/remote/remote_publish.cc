@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "src/format/checksum.h"
+#include "src/format/park_rows.h"
 #include "src/format/segment.h"
 #include "tiers/remote/tier_impl.h"
 
@@ -29,31 +30,16 @@ void Add(Chain* chain, const Digest128& row, const ConversationId& label, std::u
 // Refuses what no reader could use, before anything of it is stored.
 absl::Status CheckPayload(const PublishPayload& payload) {
   const ParkRecord& record = payload.record;
-  if (record.tokens.size() != record.summary.token_count) {
-    return absl::InvalidArgumentError("tokens do not match the token count");
-  }
-  if (payload.extents.size() != record.extents.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(payload.extents.size(), " payloads for ", record.extents.size(), " extents"));
-  }
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < payload.extents.size(); ++i) {
-    const ExtentInfo& extent = record.extents[i];
-    // The bytes may be a part of their buffer.
-    if (payload.extents[i] == nullptr || payload.extents[i]->size() < extent.raw_bytes) {
-      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has too few bytes"));
-    }
-    if (extent.raw_bytes > kExtentBytes) {
+  const absl::StatusOr<std::uint64_t> bytes = CheckedPayloadBytes(record, payload.extents);
+  if (!bytes.ok()) return bytes.status();
+  for (std::size_t i = 0; i < record.extents.size(); ++i) {
+    if (record.extents[i].raw_bytes > kExtentBytes) {
       return absl::InvalidArgumentError(absl::StrCat("extent ", i, " is too large"));
     }
-    if (extent.stage >= record.summary.stages.stages.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("extent ", i, " has no stage"));
-    }
-    total += extent.raw_bytes;
   }
-  if (total != record.summary.payload_bytes || total > kParkBytes) {
+  if (*bytes != record.summary.payload_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a park of ", record.summary.payload_bytes, " bytes has extents of ", total));
+        absl::StrCat("a park of ", record.summary.payload_bytes, " bytes has extents of ", *bytes));
   }
   return absl::OkStatus();
 }
