@@ -66,6 +66,38 @@ struct PublishOutcome {
 // each of its values may take. Tier::Store is not used: Unimplemented.
 class SharedTier : public Tier {
  public:
+  // ---- of Tier, what has no meaning here: it is not listed, not durable and has no budget of this
+  // machine's; names, pins and identities are every machine's own.
+  TierKind kind() const override { return TierKind::kRemote; }
+  bool durable() const override { return false; }
+  void SetBudget(std::uint64_t) override {}
+  std::uint64_t Shortfall(std::uint64_t) const override { return 0; }
+  absl::Status Enumerate(const std::function<void(const ParkSummary&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateAttributes(
+      const std::function<void(const ConversationAttributes&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status EnumerateIdentities(
+      const std::function<void(const Digest128&, const StoredIdentity&)>&) override {
+    return absl::OkStatus();
+  }
+  absl::Status Store(const ParkRecord&, absl::Span<const ExtentBytes>) override {
+    return absl::UnimplementedError("a shared tier is published to");
+  }
+  // As Remove: the store keeps it, see Erase.
+  absl::Status Forget(const ConversationId&, absl::Span<const ParkKey> keys) override {
+    return Remove(keys);
+  }
+  absl::Status PutIdentity(const Digest128&, const StoredIdentity&) override {
+    return absl::OkStatus();
+  }
+  absl::Status WriteAttributes(absl::Span<const ConversationAttributes>, bool) override {
+    return absl::OkStatus();
+  }
+  SharedTier* shared() override { return this; }
+
   // False: it was not reachable when it was asked last. Nothing waits for it then; Tick finds out
   // when it is there again.
   virtual bool reachable() const = 0;

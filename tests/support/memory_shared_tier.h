@@ -47,42 +47,14 @@ class MemorySharedTier final : public SharedTier {
   // Parks that can be read under keys of this machine.
   std::size_t bound() const;
 
-  TierKind kind() const override { return TierKind::kRemote; }
-  bool durable() const override { return false; }
   TierUsage usage() const override;
-  void SetBudget(std::uint64_t) override {}
   Digest128 secret() const override { return {1, 1}; }
-  absl::Status Enumerate(const std::function<void(const ParkSummary&)>&) override {
-    return absl::OkStatus();
-  }
-  absl::Status EnumerateAttributes(
-      const std::function<void(const ConversationAttributes&)>&) override {
-    return absl::OkStatus();
-  }
-  absl::Status EnumerateIdentities(
-      const std::function<void(const Digest128&, const StoredIdentity&)>&) override {
-    return absl::OkStatus();
-  }
   absl::StatusOr<std::vector<Token>> ReadTokens(const ParkKey& key) override;
   absl::StatusOr<std::vector<ExtentInfo>> ReadExtents(const ParkKey& key) override;
-  std::uint64_t Shortfall(std::uint64_t) const override { return 0; }
-  absl::Status Store(const ParkRecord&, absl::Span<const ExtentBytes>) override {
-    return absl::UnimplementedError("a shared tier is published to");
-  }
   absl::StatusOr<ExtentBytes> ReadExtent(
       const ParkKey& key, std::uint32_t extent,
       const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) override;
   absl::Status Remove(absl::Span<const ParkKey> keys) override;
-  absl::Status Forget(const ConversationId&, absl::Span<const ParkKey> keys) override {
-    return Remove(keys);
-  }
-  absl::Status PutIdentity(const Digest128&, const StoredIdentity&) override {
-    return absl::OkStatus();
-  }
-  absl::Status WriteAttributes(absl::Span<const ConversationAttributes>, bool) override {
-    return absl::OkStatus();
-  }
-  SharedTier* shared() override { return this; }
 
   bool reachable() const override { return true; }
   bool writable() const override { return true; }

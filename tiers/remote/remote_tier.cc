@@ -281,32 +281,28 @@ bool RemoteTier::RenewalDue(const ParkKey& key) const {
 // first one needs to connect says nothing about how long a lookup would take.
 void RemoteTier::Tick() {
   const absl::Time now = absl::Now();
+  const absl::Duration longest = std::min(options_.deadline, kLongestProbe);
   if (breaker_.closed()) {
-    if (!greeted_.exchange(true)) return Greet(now);
+    // Once before anybody else asks, so that the state is true from the beginning.
+    if (!greeted_.exchange(true)) return breaker_.Note(AskSecret(longest), now);
     RemoveDiscarded();
     return ProbeWriting(now);
   }
   if (!breaker_.ProbeDue(now)) return;
-  const std::string name = keys_.Secret();
-  const Command get{{"GET", name}, name};
-  const absl::Duration longest = std::min(options_.deadline, kLongestProbe);
   absl::Status answered;
   for (const absl::Duration limit : {longest, longest / kAnswersInTime}) {
     if (!answered.ok()) break;
-    const absl::StatusOr<std::vector<Reply>> replies =
-        redis_->Run(absl::MakeConstSpan(&get, 1), absl::Now() + limit);
-    answered = replies.ok() ? AdoptSecret(replies->front()).status() : replies.status();
+    answered = AskSecret(limit);
   }
   breaker_.Probed(answered);
 }
 
-void RemoteTier::Greet(absl::Time now) {
+absl::Status RemoteTier::AskSecret(absl::Duration limit) {
   const std::string name = keys_.Secret();
   const Command get{{"GET", name}, name};
   const absl::StatusOr<std::vector<Reply>> replies =
-      Ask(absl::MakeConstSpan(&get, 1), now + std::min(options_.deadline, kLongestProbe));
-  // swallow: the breaker knows, and the state says it.
-  if (replies.ok()) (void)AdoptSecret(replies->front());
+      redis_->Run(absl::MakeConstSpan(&get, 1), absl::Now() + limit);
+  return replies.ok() ? AdoptSecret(replies->front()).status() : replies.status();
 }
 
 // Whether writes are taken again is found out without waiting for something to store.

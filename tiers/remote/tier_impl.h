@@ -64,43 +64,15 @@ class RemoteTier final : public SharedTier {
   RemoteTier(const RemoteTierOptions& options, std::unique_ptr<Redis> redis);
 
   // ---- Tier ----
-  TierKind kind() const override { return TierKind::kRemote; }
-  bool durable() const override { return false; }
   TierUsage usage() const override;
-  void SetBudget(std::uint64_t) override {}
   Digest128 secret() const override { return local_secret_; }
-  absl::Status Enumerate(const std::function<void(const ParkSummary&)>&) override {
-    return absl::OkStatus();
-  }
-  absl::Status EnumerateAttributes(
-      const std::function<void(const ConversationAttributes&)>&) override {
-    return absl::OkStatus();
-  }
-  absl::Status EnumerateIdentities(
-      const std::function<void(const Digest128&, const StoredIdentity&)>&) override {
-    return absl::OkStatus();
-  }
   absl::StatusOr<std::vector<Token>> ReadTokens(const ParkKey& key) override;
   absl::StatusOr<std::vector<ExtentInfo>> ReadExtents(const ParkKey& key) override;
-  std::uint64_t Shortfall(std::uint64_t) const override { return 0; }
-  absl::Status Store(const ParkRecord&, absl::Span<const ExtentBytes>) override {
-    return absl::UnimplementedError("a shared tier is published to");
-  }
   absl::StatusOr<ExtentBytes> ReadExtent(
       const ParkKey& key, std::uint32_t extent,
       const std::function<std::shared_ptr<ExtentBuffer>(std::size_t)>& allocate) override;
   absl::Status Remove(absl::Span<const ParkKey> keys) override;
-  absl::Status Forget(const ConversationId&, absl::Span<const ParkKey> keys) override {
-    return Remove(keys);
-  }
-  absl::Status PutIdentity(const Digest128&, const StoredIdentity&) override {
-    return absl::OkStatus();
-  }
-  absl::Status WriteAttributes(absl::Span<const ConversationAttributes>, bool) override {
-    return absl::OkStatus();
-  }
   void Tick() override;
-  SharedTier* shared() override { return this; }
 
   // ---- SharedTier ----
   bool reachable() const override { return breaker_.closed(); }
@@ -136,8 +108,8 @@ class RemoteTier final : public SharedTier {
   absl::Status NotedWrite(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
   // As Ask, of commands that write; the first error reply is the status.
   absl::Status Write(absl::Span<const Command> commands, absl::Time deadline);
-  // Asks once before anybody else does, so that the state is true from the beginning.
-  void Greet(absl::Time now);
+  // What every lookup asks, of a store that may have been given up.
+  absl::Status AskSecret(absl::Duration limit);
   void ProbeWriting(absl::Time now);
   // The secret that page hashes are keyed with. Zero: there is none yet, and `make` is false.
   absl::StatusOr<Digest128> Secret(bool make, absl::Time deadline);
