@@ -37,14 +37,17 @@ std::size_t CompressZstd(absl::Span<const char> raw, std::string* stored) {
 
 // First the bytes at even places, then those at odd ones, then the last one of an odd number: of
 // 16-bit floats the signs and exponents, which are alike, come to stand together.
-void Shuffle(absl::Span<const char> raw, char* shuffled) {
+std::string Shuffled(absl::Span<const char> raw) {
+  std::string out(raw.size(), '\0');
   const std::size_t half = raw.size() / 2;
   const char* from = raw.data();
+  char* shuffled = out.data();
   for (std::size_t i = 0; i < half; ++i) {
     shuffled[i] = from[2 * i];
     shuffled[half + i] = from[2 * i + 1];
   }
   if (raw.size() % 2 == 1) shuffled[raw.size() - 1] = from[raw.size() - 1];
+  return out;
 }
 
 void Unshuffle(absl::Span<const char> shuffled, char* raw) {
@@ -58,16 +61,13 @@ void Unshuffle(absl::Span<const char> shuffled, char* raw) {
 }
 
 std::size_t CompressShuffled(absl::Span<const char> raw, std::string* stored) {
-  std::string shuffled(raw.size(), '\0');
-  Shuffle(raw, shuffled.data());
-  return CompressZstd(shuffled, stored);
+  return CompressZstd(Shuffled(raw), stored);
 }
 
 // A piece of a sample is shorter than zstd's blocks, of which each has its own table: halves are
 // packed by themselves, as they will be in a whole extent.
 std::size_t CompressHalves(absl::Span<const char> raw, std::string* stored) {
-  std::string shuffled(raw.size(), '\0');
-  Shuffle(raw, shuffled.data());
+  const std::string shuffled = Shuffled(raw);
   const absl::Span<const char> bytes = shuffled;
   const std::size_t first = CompressZstd(bytes.subspan(0, raw.size() / 2), stored);
   const std::size_t second = CompressZstd(bytes.subspan(raw.size() / 2), stored);
@@ -117,6 +117,15 @@ bool ShufflingHelps(absl::Span<const char> raw) {
   return sample.shuffled > 0 && sample.shuffled < sample.plain;
 }
 
+absl::Status DecompressZstd(std::string_view stored, absl::Span<char> raw) {
+  const std::size_t size = ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
+  if (ZSTD_isError(size)) return absl::DataLossError("extent: zstd frame is damaged");
+  if (size != raw.size() || raw.empty()) {
+    return absl::DataLossError("extent: zstd frame is too short");
+  }
+  return absl::OkStatus();
+}
+
 Codec KeepRaw(std::string* stored) {
   stored->clear();
   return Codec::kRaw;
@@ -148,19 +157,6 @@ double ZstdSavedShare(absl::Span<const char> raw) {
   if (size == 0 || size >= sample.bytes) return 0;
   return 1 - static_cast<double>(size) / static_cast<double>(sample.bytes);
 }
-
-namespace {
-
-absl::Status DecompressZstd(std::string_view stored, absl::Span<char> raw) {
-  const std::size_t size = ZSTD_decompress(raw.data(), raw.size(), stored.data(), stored.size());
-  if (ZSTD_isError(size)) return absl::DataLossError("extent: zstd frame is damaged");
-  if (size != raw.size() || raw.empty()) {
-    return absl::DataLossError("extent: zstd frame is too short");
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status Decompress(Codec codec, std::string_view stored, absl::Span<char> raw) {
   switch (codec) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "src/format/catalogue.h"
+#include "tests/support/float_bytes.h"
 #include "tests/unit/format_samples.h"
 
 namespace parkade {
@@ -36,17 +37,10 @@ TEST(Codecs, GoBothWays) {
   }
 }
 
-// 16-bit floats: a sign and an exponent that are alike, and noise.
-std::string Floats(std::mt19937_64& random, std::size_t bytes) {
-  std::string out = Noise(random, bytes);
-  for (std::size_t i = 1; i < bytes; i += 2) out[i] = static_cast<char>(0x3a + (out[i] & 3));
-  return out;
-}
-
 TEST(Codecs, ZstdShufflesFloats) {
   std::mt19937_64 random = SeededRandom();
   for (const std::size_t bytes : {300000u, 300001u, 1u << 20}) {
-    const std::string raw = Floats(random, bytes);
+    const std::string raw = test::FloatBytes(random(), bytes);
     EXPECT_NEAR(ZstdSavedShare(raw), 0.37, 0.04);
     std::string stored;
     ASSERT_EQ(Compress(CodecChoice::kZstd, raw, &stored), Codec::kZstdShuffled);
@@ -142,7 +136,7 @@ TEST(Codecs, AWrongSizeIsDataLoss) {
 TEST(Codecs, DamagedBytesNeverLeaveTheirBuffers) {
   std::mt19937_64 random = SeededRandom();
   const std::string runs = Noise(random, 500) + std::string(5000, 'z') + Noise(random, 500);
-  const std::string floats = Floats(random, 6000);
+  const std::string floats = test::FloatBytes(random(), 6000);
   for (const auto& [choice, raw, wanted] :
        {std::tuple(CodecChoice::kLz4, runs, Codec::kLz4),
         std::tuple(CodecChoice::kZstd, runs, Codec::kZstd),

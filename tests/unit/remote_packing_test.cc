@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/format/catalogue.h"
+#include "tests/support/float_bytes.h"
 #include "tiers/remote/packing.h"
 
 namespace parkade::remote {
@@ -12,15 +13,7 @@ namespace {
 
 constexpr std::size_t kBytes = 1u << 20;
 
-// 16-bit floats, of which zstd saves a good third.
-std::string Floats() {
-  std::mt19937_64 random(7);
-  std::string out(kBytes, '\0');
-  for (std::size_t i = 0; i < kBytes; ++i) {
-    out[i] = static_cast<char>(i % 2 == 0 ? random() : 0x3a + (random() & 3));
-  }
-  return out;
-}
+std::string Floats() { return test::FloatBytes(7, kBytes); }
 
 // Of so many bytes a second.
 void Measure(Packing& packing, double speed, int times = 1) {

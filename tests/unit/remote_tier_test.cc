@@ -14,6 +14,7 @@
 
 #include "src/format/checksum.h"
 #include "src/format/wire.h"
+#include "tests/support/float_bytes.h"
 #include "tests/support/heap_buffer.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/sample_park.h"
@@ -434,16 +435,10 @@ TEST_F(RemoteTierTest, ASlowLinkGetsPackedValues) {
     SamplePark park = MakeSamplePark(spec);
     park.record.tokens = chats.back().tokens;
     park.record.summary.identity = chats.back().Way().identity;
-    std::uint64_t state = number;
     for (std::size_t i = 0; i < park.payload.size(); ++i) {
-      auto floats = MakeHeapBuffer(park.payload[i]->size());
-      for (std::size_t at = 0; at < floats->size(); ++at) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        const auto noise = static_cast<char>(state >> 56);
-        floats->data()[at] = at % 2 == 0 ? noise : static_cast<char>(0x3a + (noise & 3));
-      }
-      park.record.extents[i].checksum = Checksum({floats->data(), floats->size()});
-      park.payload[i] = floats;
+      const std::string floats = test::FloatBytes(number * 1000 + i, park.payload[i]->size());
+      park.record.extents[i].checksum = Checksum(floats);
+      park.payload[i] = test::CopyToHeap(floats);
     }
     chats.back().parks[0] = std::move(park);
   }
