@@ -37,9 +37,8 @@ constexpr FlagSpec kFlags[] = {
     {"conversation-cache-min-tokens", "N", "tokens", "64", FlagKind::kInteger, 0, 1u << 30, true,
      "Shorter conversations are not parked."},
     {"conversation-cache-codec", "auto|none|lz4|zstd", "", "auto", FlagKind::kCodec, 0, 0, true,
-     "How bytes are stored on disk and in the remote tier. auto: raw unless a sample shrinks by 5 "
-     "%; "
-     "on a link that is slower than the codec also zstd."},
+     "How bytes are stored on disk and in the remote tier. auto: raw unless a sample shrinks by "
+     "5 %; on a link that is slower than the codec also zstd."},
     {"conversation-cache-key-file", "FILE", "", "off", FlagKind::kPath, 0, 0, true,
      "Key of 32 bytes, or 64 hexadecimal digits, in a file of mode 0600: what is on disk and in "
      "the "

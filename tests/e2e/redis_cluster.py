@@ -1,22 +1,12 @@
 """A Redis cluster on loopback: three masters with a third of the slots each, and a replica of
 each."""
 
-import time
-
+from parkade_process import wait_until
 from redis_process import Redis, free_port
 
 MASTERS = 3
 SLOTS = 16384
 BOUNDS = (0, 5461, 10923, SLOTS)
-LIMIT_S = 60
-
-
-def wait(condition, what):
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {LIMIT_S} s in vain for {what}")
-        time.sleep(0.05)
 
 
 class RedisCluster:
@@ -45,11 +35,11 @@ class RedisCluster:
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node, bus_port in zip(self.nodes, self.bus_ports):
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus_port)
-        wait(lambda: self.all_say("cluster_state:ok") and
-             self.all_say(f"cluster_known_nodes:{len(self.nodes)}"), "a cluster")
+        wait_until(lambda: self.all_say("cluster_state:ok") and
+                   self.all_say(f"cluster_known_nodes:{len(self.nodes)}"), "a cluster")
         for number in range(MASTERS):
             self.nodes[number + MASTERS].ask("CLUSTER", "REPLICATE", self.id(number))
-        wait(self.has_replicas, "replicas")
+        wait_until(self.has_replicas, "replicas")
 
     def id(self, number):
         return self.nodes[number].ask("CLUSTER", "MYID").decode()
@@ -82,8 +72,9 @@ class RedisCluster:
     def fail_over(self, number):
         """The master dies, and its replica takes its place."""
         self.nodes[number].kill()
-        wait(lambda: b"role:master" in self.nodes[number + MASTERS].ask("INFO", "replication") and
-             self.all_say("cluster_state:ok"), "the replica to take over")
+        heir = self.nodes[number + MASTERS]
+        wait_until(lambda: b"role:master" in heir.ask("INFO", "replication") and
+                   self.all_say("cluster_state:ok"), "the replica to take over")
 
     def move(self, key, source, target):
         """The key's slot goes to another master, while all are used."""

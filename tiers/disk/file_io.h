@@ -71,7 +71,8 @@ absl::Status ReplaceSmallFile(const Fd& folder, const std::string& name, std::st
 absl::StatusOr<std::vector<FolderEntry>> ListFolder(const Fd& folder, std::string_view what);
 
 // Bytes of the blocks of a folder's files, folders below it included. Entries that vanish
-// meanwhile count nothing; a folder that is not there is empty.
+// meanwhile count nothing; a folder that is not there is empty. An error: one that is there can't
+// be read now.
 absl::StatusOr<std::uint64_t> FolderBlockBytes(const Fd& folder, const std::string& name);
 // Removes a folder with everything in it. A missing one is fine.
 absl::Status RemoveTree(const Fd& folder, const std::string& name);
