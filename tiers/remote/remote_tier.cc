@@ -282,9 +282,9 @@ bool RemoteTier::RenewalDue(const ParkKey& key) const {
 void RemoteTier::Tick() {
   const absl::Time now = absl::Now();
   const absl::Duration longest = std::min(options_.deadline, kLongestProbe);
+  // Once before anybody else asks, so that the state is true from the beginning.
+  if (breaker_.closed() && !greeted_.exchange(true)) breaker_.Note(AskSecret(longest), now);
   if (breaker_.closed()) {
-    // Once before anybody else asks, so that the state is true from the beginning.
-    if (!greeted_.exchange(true)) return breaker_.Note(AskSecret(longest), now);
     RemoveDiscarded();
     return ProbeWriting(now);
   }
