@@ -75,6 +75,7 @@ std::optional<PublishRequest> CacheImpl::WayOf(const ConversationId& id) {
 }
 
 absl::StatusOr<PublishPayload> CacheImpl::ReadForPublishing(const PublishStep& step) {
+  const std::uint8_t shared = Bit(static_cast<std::size_t>(shared_tier_));
   std::uint8_t tiers = 0;
   Handle handle = kNoHandle;
   {
@@ -85,7 +86,14 @@ absl::StatusOr<PublishPayload> CacheImpl::ReadForPublishing(const PublishStep& s
         handle == kNoHandle ? nullptr : catalogue_.Get(handle)->FindPark(step.key.park);
     if (park == nullptr) return absl::NotFoundError("the park is gone");
     tiers = park->tiers;
-    catalogue_.Pin(handle, step.key, 1);
+    if (tiers != shared) catalogue_.Pin(handle, step.key, 1);
+  }
+  if (tiers == shared) {
+    // Asked for it, the shared tier no longer has what it alone had. What stands on it is of no use
+    // to anybody either: it goes, and a chat that goes on is captured again from before it.
+    const absl::Status lost = absl::NotFoundError("a park that only the shared tier had is lost");
+    GiveUpCopy(static_cast<std::size_t>(shared_tier_), step.key, lost);
+    return lost;
   }
   absl::StatusOr<PublishPayload> payload = absl::NotFoundError("no local tier holds the park");
   for (std::size_t tier = 0; tier < tiers_.size() && !payload.ok(); ++tier) {

@@ -20,16 +20,18 @@ class RemoteCase(ServerTest):
         return self.start(model_path, "--conversation-cache-remote",
                           address or self.redis.address, *arguments, **options)
 
-    def wait_published(self, server, tokens):
+    @staticmethod
+    def is_published(server, tokens):
         """All of the newest conversation, which has so many tokens, stands in Redis."""
-        def published():
-            all_of_them = server.conversations()
-            last_used = max((c["last_used"] for c in all_of_them), default=0)
-            # What it stands on was used with it.
-            return any(c["tokens"] >= tokens and c["last_used"] == last_used and all(
-                "remote" in park["tiers"] for park in server.conversation(c["id"])["parks"])
-                       for c in all_of_them)
-        wait_until(published, f"{tokens} tokens in the remote tier")
+        all_of_them = server.conversations()
+        last_used = max((c["last_used"] for c in all_of_them), default=0)
+        # What it stands on was used with it.
+        return any(c["tokens"] >= tokens and c["last_used"] == last_used and all(
+            "remote" in park["tiers"] for park in server.conversation(c["id"])["parks"])
+                   for c in all_of_them)
+
+    def wait_published(self, server, tokens):
+        wait_until(lambda: self.is_published(server, tokens), f"{tokens} tokens in the remote tier")
         server.wait_parked()
 
     @staticmethod

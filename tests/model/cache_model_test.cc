@@ -107,9 +107,9 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
     const std::vector<Token> prompt = MakePrompt();
     rig_.Run(engine, prompt, 0);
     if (engine.tokens().size() < kPageTokens) return;  // found by pages
-    const std::size_t before = rig_.sink().events().parks.size();
+    const std::vector<ParkEvent> old = rig_.sink().events().parks;
     {
-      StoreGate gate(rig_.tiers().front());
+      StoreGate gate(rig_.tiers().front(), old);
       bool captured = true;
       for (int step = 0; step < 4; ++step) {
         if (step > 0) engine.Append(Tokens(random_(), 1 + Below(80)));
@@ -123,7 +123,7 @@ class CacheModel : public ::testing::TestWithParam<Setup> {
       }
       // Where a step was begun alone, the others wait for it together; their states stay alone.
       std::vector<ParkEvent> parks = rig_.sink().events().parks;
-      parks.erase(parks.begin(), parks.begin() + static_cast<std::ptrdiff_t>(before));
+      parks.erase(parks.begin(), parks.begin() + static_cast<std::ptrdiff_t>(old.size()));
       std::erase_if(parks, [](const ParkEvent& park) { return park.tokens == 0; });
       if (captured && parks.size() == 4) {
         EXPECT_EQ(parks[2].key, parks[1].key);

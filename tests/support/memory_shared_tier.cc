@@ -52,6 +52,12 @@ std::size_t MemoryStore::ways() const {
   return ways_.size();
 }
 
+void MemoryStore::LoseAll() {
+  absl::MutexLock lock(&mu_);
+  ways_.clear();
+  rows_.clear();
+}
+
 std::size_t MemorySharedTier::bound() const {
   absl::MutexLock lock(&mu_);
   return places_.size();
@@ -133,7 +139,7 @@ absl::Status MemorySharedTier::Publish(const PublishRequest& request, PublishOut
       const auto known = places_.find(step.key);
       if (known != places_.end()) row = known->second;
     }
-    if (row.IsZero()) {
+    if (row.IsZero() || store_->Get(row) == nullptr) {
       absl::StatusOr<PublishPayload> payload = request.read(step);
       if (!payload.ok()) return payload.status();
       row = RandomDigest();

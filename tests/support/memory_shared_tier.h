@@ -33,6 +33,8 @@ class MemoryStore {
   // Null: not there.
   std::shared_ptr<const PublishPayload> Get(const Digest128& row) const;
   std::size_t ways() const;
+  // As a store that evicts: what is published after it is there again.
+  void LoseAll();
 
  private:
   mutable absl::Mutex mu_;

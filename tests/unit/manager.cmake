@@ -13,6 +13,7 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_explain_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_identity_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_index_limit_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_lost_park_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_listing_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_memory_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_promotion_test.cc

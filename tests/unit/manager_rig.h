@@ -18,11 +18,12 @@
 
 namespace parkade::test {
 
-// Keeps a tier's writer in the next Store, so that what is parked meanwhile stays queued; other
-// Stores (promotions) pass. Opens at the latest when it goes, which must be before the rig does.
+// Keeps a tier's writer in the next Store, so that what is parked meanwhile stays queued; later
+// Stores (promotions) pass, and so do those of `old` parks, whose promotions may still be on their
+// way. Opens at the latest when it goes, which must be before the rig does.
 class StoreGate {
  public:
-  explicit StoreGate(FaultyTier* tier);
+  explicit StoreGate(FaultyTier* tier, const std::vector<ParkEvent>& old = {});
   ~StoreGate();
   // Until the writer stands at the gate.
   void WaitForWriter() { state_->arrived.WaitForNotification(); }
