@@ -29,8 +29,12 @@ class EngineSequence {
   // After BeginCapture: first position p such that window rows [p, tokens) are all in memory.
   virtual std::uint32_t WindowBegin() const = 0;
   // Copies the raw bytes of an extent (cut for stages()) to `destination` (raw_bytes long).
-  // Only rows found by the last BeginCapture may be asked for.
+  // Only rows found by the last BeginCapture may be asked for. An engine whose rows lie in a
+  // device's memory may only begin the copy here: the bytes are there after FinishExports.
   virtual absl::Status Export(const ExtentInfo& extent, char* destination) = 0;
+  // Waits for all Exports since BeginCapture; the destinations must live until then, or until
+  // EndCapture. On error what they hold is undefined.
+  virtual absl::Status FinishExports() { return absl::OkStatus(); }
   virtual void EndCapture() = 0;
 
   // ---- restore ----
@@ -43,6 +47,13 @@ class EngineSequence {
   // `stored` is the stage map of the park the extent came from; it need not equal stages().
   virtual absl::Status Import(const StageMap& stored, const ExtentInfo& extent,
                               absl::Span<const char> raw) = 0;
+  // The same for bytes that may be kept: an engine whose rows lie in a device's memory may only
+  // begin the copy and hold `raw` until it is done, at the latest when FinishImport or Clear
+  // returns.
+  virtual absl::Status ImportShared(const StageMap& stored, const ExtentInfo& extent,
+                                    const ExtentBytes& raw) {
+    return Import(stored, extent, absl::Span<const char>(raw->data(), raw->size()));
+  }
   // Keeps [0, tokens) (at most what BeginImport placed; equal to it when the model has window
   // planes or recurrent state) and checks that memory agrees. On error the sequence is empty.
   virtual absl::Status FinishImport(std::uint32_t tokens) = 0;

@@ -188,14 +188,23 @@ void CacheImpl::PlanCheckpoint(EngineSequence& sequence, std::uint32_t end,
 absl::Status CacheImpl::CapturePieceNow(EngineSequence& sequence, const CapturePiece& piece,
                                         std::vector<ExtentBytes>* payload) {
   payload->reserve(piece.extents.size());
+  absl::Status status;
   for (const ExtentInfo& extent : piece.extents) {
     std::shared_ptr<ExtentBuffer> buffer = capture_pool_->TryAllocate(extent.raw_bytes);
-    if (buffer == nullptr) return absl::ResourceExhaustedError("capture buffers are full");
-    const absl::Status status = sequence.Export(extent, buffer->data());
-    if (!status.ok()) return absl::Status(absl::StatusCode::kInternal, status.message());
+    if (buffer == nullptr) {
+      status = absl::ResourceExhaustedError("capture buffers are full");
+      break;
+    }
+    const absl::Status exported = sequence.Export(extent, buffer->data());
     payload->push_back(std::move(buffer));
+    if (exported.ok()) continue;
+    status = absl::InternalError(Text(exported));
+    break;
   }
-  return absl::OkStatus();
+  // Also after a failure: what was begun is still being written to.
+  const absl::Status copied = sequence.FinishExports();
+  if (status.ok() && !copied.ok()) status = absl::InternalError(Text(copied));
+  return status;
 }
 
 ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request) {

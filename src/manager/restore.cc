@@ -126,8 +126,7 @@ absl::Status CacheImpl::ImportReady(RestoreOp* op, EngineSequence& sequence, abs
     const PlannedExtent& extent = op->plan.extents[ready[i].first];
     const PlannedPark& park = op->plan.parks[extent.park];
     const absl::Status status =
-        sequence.Import(*park.stages, FirstRows(extent.info, extent.rows),
-                        absl::MakeConstSpan(ready[i].second->data(), ready[i].second->size()));
+        sequence.ImportShared(*park.stages, FirstRows(extent.info, extent.rows), ready[i].second);
     if (!status.ok()) return status;
     op->done[ready[i].first] = true;
     ready[i].second.reset();
