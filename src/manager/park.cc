@@ -198,12 +198,12 @@ absl::Status CacheImpl::CapturePieceNow(EngineSequence& sequence, const CaptureP
     const absl::Status exported = sequence.Export(extent, buffer->data());
     payload->push_back(std::move(buffer));
     if (exported.ok()) continue;
-    status = absl::InternalError(Text(exported));
+    status = absl::InternalError(exported.message());
     break;
   }
   // Also after a failure: what was begun is still being written to.
   const absl::Status copied = sequence.FinishExports();
-  if (status.ok() && !copied.ok()) status = absl::InternalError(Text(copied));
+  if (status.ok() && !copied.ok()) status = absl::InternalError(copied.message());
   return status;
 }
 
@@ -221,6 +221,9 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
   {
     absl::MutexLock lock(&mu_);
     if (!UseIdentity(request.identity)) return outcome;
+    if (std::find(deleted_.begin(), deleted_.end(), request.rest_of) != deleted_.end()) {
+      return outcome;
+    }
     spot = LocateForPark(request.tokens, hashes);
     if (spot.conversation != kNoHandle) {
       coverage = catalogue_.CoverageOf(spot.conversation, spot.matched);
