@@ -95,6 +95,9 @@ struct ParkRequest {
   bool boundary = true;
   // Also when there are fewer tokens than are usually kept: a person asked for it.
   bool always = false;
+  // Not zero: what the sequence's task has gone on with so far. Where that was deleted meanwhile,
+  // nothing of the task is kept, unless a person asks for it.
+  ConversationId conversation = {};
 };
 
 struct ParkOutcome {

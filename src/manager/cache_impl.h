@@ -476,7 +476,8 @@ class CacheImpl : public ConversationCache {
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;
   PromptSpeed prompt_speed_ ABSL_GUARDED_BY(mu_);
   std::array<LoadSpeed, kMostTiers> load_speeds_ ABSL_GUARDED_BY(mu_);
-  double find_seconds_ ABSL_GUARDED_BY(mu_) = 0;  // that asking the shared tier takes
+  double find_seconds_ ABSL_GUARDED_BY(mu_) = 0;             // that asking the shared tier takes
+  std::deque<ConversationId> deleted_ ABSL_GUARDED_BY(mu_);  // the newest last
   // Conversations with something that the shared tier may lack, and those that are to go from it.
   std::deque<ConversationId> to_publish_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<ConversationId, PublishRequest>> to_erase_ ABSL_GUARDED_BY(mu_);

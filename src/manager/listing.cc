@@ -11,6 +11,8 @@ namespace {
 
 // Conversations described while the lock is held once.
 constexpr std::size_t kListPiece = 64;
+// Deleted ones of which a slot may still hold rows that have not been captured.
+constexpr std::size_t kDeletedRemembered = 256;
 
 // Of a park's bytes, those of window rows and of recurrent state.
 void AddRowsAndStates(const StateLayout& layout, const ParkState& park, ConversationInfo* info) {
@@ -174,6 +176,8 @@ absl::StatusOr<std::uint32_t> CacheImpl::Forget(const ConversationId& id) {
       return absl::NotFoundError("no such conversation");
     }
     removals = catalogue_.Forget(handle, &kept);
+    deleted_.push_back(id);
+    if (deleted_.size() > kDeletedRemembered) deleted_.pop_front();
   }
   if (shared.has_value()) EraseShared(id, *std::move(shared));
   absl::Status forgotten;

@@ -221,9 +221,9 @@ ParkOutcome CacheImpl::Park(EngineSequence& sequence, const ParkRequest& request
   {
     absl::MutexLock lock(&mu_);
     if (!UseIdentity(request.identity)) return outcome;
-    if (std::find(deleted_.begin(), deleted_.end(), request.rest_of) != deleted_.end()) {
-      return outcome;
-    }
+    const bool deleted =
+        std::find(deleted_.begin(), deleted_.end(), request.conversation) != deleted_.end();
+    if (deleted && !request.always) return outcome;
     spot = LocateForPark(request.tokens, hashes);
     if (spot.conversation != kNoHandle) {
       coverage = catalogue_.CoverageOf(spot.conversation, spot.matched);

@@ -226,6 +226,31 @@ TEST(ManagerListing, ForgettingDuringACaptureIsSafe) {
   EXPECT_EQ(rig.cache().Queue().capture_bytes, 0u);
 }
 
+// A slot still has the rows, and the task that made them has not ended.
+TEST(ManagerListing, WhatATaskHasAfterItWasForgottenIsNotKept) {
+  Rig rig;
+  auto engine = rig.MakeEngine();
+  engine->Append(Tokens(1, 200));
+  ParkRequest request{rig.identity(), engine->tokens()};
+  request.conversation = rig.cache().Park(*engine, request).conversation;
+  ASSERT_FALSE(request.conversation.IsZero());
+  ASSERT_TRUE(rig.cache().Forget(request.conversation).ok());
+  engine->Append(Tokens(2, 100));
+  request.tokens = engine->tokens();
+  const ParkOutcome none = rig.cache().Park(*engine, request);
+  EXPECT_TRUE(none.complete);
+  EXPECT_EQ(none.captured_tokens, 0u);
+  EXPECT_TRUE(rig.cache().List(10, ConversationId()).empty());
+  // A name for it, or the next task.
+  ParkRequest named = request;
+  named.always = true;
+  const ParkOutcome kept = rig.cache().Park(*engine, named);
+  EXPECT_EQ(kept.captured_tokens, 300u);
+  ASSERT_TRUE(rig.cache().Forget(kept.conversation).ok());
+  request.conversation = ConversationId();
+  EXPECT_EQ(rig.cache().Park(*engine, request).captured_tokens, 300u);
+}
+
 TEST(ManagerListing, PinnedConversationsStay) {
   Rig rig(Both());
   const Tree tree = MakeTree(rig);

@@ -194,9 +194,11 @@ absl::StatusOr<ParkOutcome> Session::Capture(const SlotView& slot, bool boundary
   request.tokens = tokens.tokens;
   request.boundary = boundary;
   request.always = always;
+  request.conversation = track.conversation;
   const ParkOutcome outcome = options_.cache->Park(*sequence, request);
   track.captured = outcome.captured_tokens;
   track.leftover = !outcome.complete;
+  if (!outcome.conversation.IsZero()) track.conversation = outcome.conversation;
   if (outcome.complete && boundary) track.boundary = count;
   return outcome;
 }

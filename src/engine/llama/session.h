@@ -107,6 +107,7 @@ class Session {
     std::uint32_t boundary = 0;   // last position stored with window rows and state
     PromptBoundaries boundaries;  // of the task's prompt
     bool leftover = false;        // the last capture was cut short
+    ConversationId conversation;  // that the task has gone on with
     std::uint32_t reused = 0;
     absl::Time launched;
     absl::Time reused_at;

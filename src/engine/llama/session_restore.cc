@@ -329,6 +329,7 @@ void Session::OnReused(int slot, int reused) {
   track.reused = tokens;
   track.reused_task = track.task;
   track.reused_at = absl::Now();
+  track.conversation = ConversationId();
   RemoveMarker(&track);
   if (track.restore == nullptr) return;
   // Only when a step of the restore failed in a way that nobody foresaw.
@@ -340,9 +341,10 @@ void Session::OnReused(int slot, int reused) {
   track.restore.reset();
   if (tokens == 0) return;
   track.lowest = Source::kSlot;
-  if (!restored) return;
   const std::vector<LookupRecord> last = options_.cache->Lookups(1);
   if (last.empty()) return;
+  track.conversation = last[0].conversation;
+  if (!restored) return;
   for (Source source : last[0].stage_sources) {
     track.lowest = std::max(*track.lowest, source);
   }
