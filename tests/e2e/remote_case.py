@@ -26,9 +26,10 @@ class RemoteCase(ServerTest):
         all_of_them = server.conversations()
         last_used = max((c["last_used"] for c in all_of_them), default=0)
         # What it stands on was used with it.
-        return any(c["tokens"] >= tokens and c["last_used"] == last_used and all(
-            "remote" in park["tiers"] for park in server.conversation(c["id"])["parks"])
-                   for c in all_of_them)
+        newest = [c for c in all_of_them if c["last_used"] == last_used]
+        return any(c["tokens"] >= tokens for c in newest) and all(
+            "remote" in park["tiers"]
+            for c in newest for park in server.conversation(c["id"])["parks"])
 
     def wait_published(self, server, tokens):
         wait_until(lambda: self.is_published(server, tokens), f"{tokens} tokens in the remote tier")

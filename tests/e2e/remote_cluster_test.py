@@ -21,7 +21,7 @@ class RemoteClusterTest(RemoteCase):
 
     def ask(self, server, prompt):
         answer = server.ask(prompt, ANSWER)
-        self.assert_same_answer(answer, self.plain.ask(prompt, ANSWER))
+        self.assert_answer_to(prompt, answer, self.plain)
         return answer
 
     def begin(self):

@@ -21,7 +21,7 @@ class RemotePairsTest(RemoteCase):
 
     def ask(self, server, prompt, count=ANSWER):
         answer = server.ask(prompt, count)
-        self.assert_same_answer(answer, self.plain.ask(prompt, count))
+        self.assert_answer_to(prompt, answer, self.plain)
         return answer
 
     def begin(self, *arguments, name="chat", tokens=PROMPT, **options):
@@ -294,7 +294,7 @@ class RemoteSplitTest(RemoteCase, SplitTest):
         other = self.start_remote(DENSE)
         for server in (one, other, one, other):
             answer = server.ask(chat, ANSWER)
-            self.assert_same_answer(answer, plain.ask(chat, ANSWER))
+            self.assert_answer_to(chat, answer, plain)
             if len(chat) > PROMPT:
                 self.assertEqual(answer.cache_n, held, server.last_lookup())
             held = len(chat) + ANSWER - 1

@@ -32,7 +32,7 @@ class RemotePressureTest(RemoteCase):
 
     def ask(self, server, prompt):
         answer = server.ask(prompt, ANSWER)
-        self.assert_same_answer(answer, self.plain.ask(prompt, ANSWER))
+        self.assert_answer_to(prompt, answer, self.plain)
         return answer
 
     def test_full_without_eviction(self):

@@ -1,6 +1,7 @@
 """Scenarios 16, 17 and 24: a remote tier that is away, slow, refuses, loses or damages values, or
 is asked by many at once. No wrong token, one wait, and all is well again by itself."""
 
+import math
 import os
 import unittest
 
@@ -38,7 +39,7 @@ class Scenarios16(RemoteCase):
     def ask(self, server, prompt):
         """The answer is that of the server without a cache; returns the lookup."""
         answer = server.ask(prompt, ANSWER)
-        self.assert_same_answer(answer, self.plain.ask(prompt, ANSWER))
+        self.assert_answer_to(prompt, answer, self.plain)
         lookup = server.last_lookup()
         self.assertEqual(answer.cache_n, lookup["reused_tokens"])
         return lookup
@@ -234,14 +235,15 @@ class Scenarios17(RemoteCase):
     def look_up(self, prompt):
         """The second server's answer is right; returns its lookup."""
         answer = self.other.ask(prompt, ANSWER)
-        self.assert_same_answer(answer, self.plain.ask(prompt, ANSWER))
+        self.assert_answer_to(prompt, answer, self.plain)
         return self.other.last_lookup()
 
     def errors(self):
         metrics = self.other.metrics()
         return metrics.get_one("parkade_corrupt_total", tier="remote")
 
-    def damaged(self, damage, reasons=("remote",), corrupt=0, longest=None):
+    def damaged(self, damage, reasons=("remote",), corrupt=0, longest=None,
+                most_told=math.inf):
         """Damages a chat that was published, and asks for it at the second server."""
         prompt, held, kinds = self.publish()
         before = self.errors()
@@ -249,7 +251,7 @@ class Scenarios17(RemoteCase):
         lookup = self.look_up(prompt)
         self.assertLess(lookup["reused_tokens"], held if longest is None else longest + 1, lookup)
         self.assertIn(lookup["reason"], reasons, lookup)
-        self.assertEqual(self.errors() - before, corrupt, lookup)
+        self.assertEqual(min(self.errors() - before, most_told), corrupt, lookup)
         self.wait_published(self.other, len(prompt) + ANSWER - 1)
         # Whole again for everybody, as far as the second server has it now.
         third = self.start_remote(DENSE)
@@ -367,7 +369,9 @@ class Scenarios17(RemoteCase):
     # ---- exchanged
 
     def test_scenario_17_two_extents_swapped(self):
-        self.damaged(lambda kinds: self.swap(kinds["x"][0], kinds["x"][-1]), ("corrupt",), 1)
+        # Whether the second one is read before the first is given up is chance.
+        self.damaged(lambda kinds: self.swap(kinds["x"][0], kinds["x"][-1]), ("corrupt",), 1,
+                     most_told=1)
 
     def test_scenario_17_two_rows_swapped(self):
         lookup = self.damaged(lambda kinds: self.swap(*kinds["r"][:2]), ("corrupt",), 1)
@@ -470,7 +474,7 @@ class Scenario24(RemoteCase):
         answers = at_once([lambda prompt=prompt: other.ask(prompt, 4) for prompt in prompts])
         for prompt, answer in zip(prompts, answers):
             self.assertGreaterEqual(answer.cache_n, len(prefix) - 1)
-            self.assert_same_answer(answer, plain.ask(prompt, 4))
+            self.assert_answer_to(prompt, answer, plain)
         self.assertLessEqual(self.tier_count(other, "parkade_read_bytes_total"), 1.1 * stored)
         self.assertGreaterEqual(self.tier_count(other, "parkade_read_bytes_total"), 0.9 * stored)
 
