@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
@@ -16,6 +15,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "tests/model/live_operations.h"
+#include "tests/support/environment.h"
 #include "tests/support/faulty_files.h"
 #include "tests/unit/manager_rig.h"
 
@@ -26,11 +26,6 @@ constexpr int kThreads = 4;
 constexpr int kChats = 6;
 constexpr std::size_t kChatTokens = 1024;  // 4 extents
 constexpr std::int64_t kPatienceMs = 120000;
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Where a look-up is given up.
 enum Point {

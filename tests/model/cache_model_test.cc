@@ -6,21 +6,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <ostream>
 #include <random>
 #include <string>
 
 #include "tests/model/random_prompt.h"
+#include "tests/support/environment.h"
 #include "tests/unit/manager_rig.h"
 
 namespace parkade::test {
 namespace {
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 std::uint64_t Seed() {
   static const std::uint64_t seed = FromEnvironment("PARKADE_SEED", std::random_device()());

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <ostream>
 #include <random>
@@ -21,6 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "tests/model/live_operations.h"
+#include "tests/support/environment.h"
 #include "tests/support/faulty_files.h"
 #include "tests/unit/manager_rig.h"
 #include "tiers/disk/disk_tier.h"
@@ -36,11 +36,6 @@ constexpr std::int64_t kPatienceMs = 120000;  // longer than anything may take: 
 constexpr int kLeastPasses = 12;
 constexpr std::size_t kTextsKept = 24;
 constexpr std::size_t kLongestText = 1500;
-
-std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 struct Storm {
   const char* name;

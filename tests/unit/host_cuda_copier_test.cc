@@ -1,0 +1,117 @@
+// The CUDA copier over a runtime without a card: order, buffers, errors. What is queued runs as
+// late as it may, in a random order; stage_copier_test.cc is its suite.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "src/device/cuda_copier.h"
+#include "tests/support/cuda_side.h"
+#include "tests/support/host_cuda.h"
+
+namespace parkade::test {
+namespace {
+
+// Calls with page-locked memory and without, in large pieces and in small ones.
+class Calls {
+ public:
+  explicit Calls(CopierSide& side)
+      : memory_(side.DeviceMemory(2 * kBytes, 0)),
+        pinned_(side.HostMemory(kBytes)),
+        sources_{side.HostMemory(kBytes), side.HostMemory(kBytes)},
+        ordinary_(kBytes) {}
+
+  // The first error.
+  absl::Status Run(StageCopier& copier) {
+    const PlaneRows flat{memory_.get(), kBytes / 1024, 1024, 1024, 0, 0, {}};
+    const PlaneRows apart{memory_.get(), kBytes / 1024, 1024, 2048, 0, 0, {}};
+    absl::Status first;
+    for (const PlaneRows* rows : {&flat, &apart}) {
+      const PlaneRun run{rows, 0, kBytes, 0};
+      std::shared_ptr<char> source = std::move(sources_[rows == &apart]);
+      owners_.push_back(source);
+      char* data = source.get();
+      first.Update(copier.CopyIn({run}, data, std::move(source)));
+      first.Update(copier.CopyIn({run}, ordinary_.data(), nullptr));
+      first.Update(copier.CopyOut({run}, pinned_.get()));
+      first.Update(copier.CopyOut({run}, ordinary_.data()));
+    }
+    first.Update(copier.Wait());
+    return first;
+  }
+  bool owners_gone() const {
+    return std::all_of(owners_.begin(), owners_.end(),
+                       [](const std::weak_ptr<char>& owner) { return owner.expired(); });
+  }
+
+ private:
+  static constexpr std::uint32_t kBytes = 5u << 20;
+  const std::shared_ptr<char> memory_;
+  const std::shared_ptr<char> pinned_;
+  std::shared_ptr<char> sources_[2];
+  std::vector<char> ordinary_;
+  std::vector<std::weak_ptr<char>> owners_;
+};
+
+TEST(HostCudaCopier, AnErrorAtAnyCallEndsItAndKeepsNothing) {
+  std::uint64_t at = 0;
+  for (bool failed = true; failed; ++at) {
+    SCOPED_TRACE(at);
+    host_cuda::Reset(1, at);
+    {
+      auto side = MakeCudaSide();
+      auto copier = NewCudaCopier(0, nullptr);
+      ASSERT_TRUE(copier.ok());
+      Calls calls(*side);
+      host_cuda::FailAfter(at);
+      const absl::Status first = calls.Run(**copier);
+      failed = !first.ok();
+      EXPECT_TRUE(calls.owners_gone());
+      if (failed) {
+        EXPECT_EQ(first.code(), absl::StatusCode::kUnavailable) << first;
+        EXPECT_EQ((*copier)->Wait(), first);
+        EXPECT_EQ((*copier)->CopyOut({}, nullptr), first);
+      }
+    }
+    EXPECT_EQ(host_cuda::live(), 0u);
+  }
+  EXPECT_GT(at, 100u);
+}
+
+TEST(HostCudaCopier, WithoutACardItSaysSo) {
+  host_cuda::Reset(0, 1);
+  const auto none = NewCudaCopier(0, nullptr);
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(none.status().message().find("no CUDA-capable device"), std::string::npos);
+  host_cuda::Reset(2, 1);
+  for (const int device : {-1, 2}) {
+    const auto missing = NewCudaCopier(device, nullptr);
+    EXPECT_EQ(missing.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_NE(missing.status().message().find("there are 2"), std::string::npos);
+  }
+  // Half of what it needs is given back.
+  host_cuda::Reset(1, 1);
+  ASSERT_TRUE(NewCudaCopier(0, nullptr).ok());
+  // Of its calls the last three are those that wait for it to end.
+  const std::uint64_t calls = host_cuda::calls() - 3;
+  ASSERT_GT(calls, 20u);
+  for (std::uint64_t at = 0; at < calls; ++at) {
+    host_cuda::Reset(1, 1);
+    host_cuda::FailAfter(at);
+    EXPECT_FALSE(NewCudaCopier(0, nullptr).ok()) << at;
+    EXPECT_EQ(host_cuda::live(), 0u) << at;
+  }
+}
+
+}  // namespace
+
+std::vector<CopierKind> CopierKinds() {
+  return {{"CudaWithoutACard", [](std::uint64_t seed) {
+             host_cuda::Reset(2, seed);
+             return MakeCudaSide();
+           }}};
+}
+
+}  // namespace parkade::test
