@@ -73,7 +73,10 @@ build_programs() {
   if [ "$configured" != 2 ] || [ ! -e "$folder/build.ninja" ]; then
     need_space "$cache" 2000
     need_space "$folder" 2000
-    configure "$folder" -DPARKADE_SERVER=ON -DPARKADE_TESTS=OFF -DPARKADE_LLAMA_CUDA=$cuda
+    local copiers=AUTO
+    [ "$cuda" = OFF ] || copiers=ON
+    configure "$folder" -DPARKADE_SERVER=ON -DPARKADE_TESTS=OFF -DPARKADE_LLAMA_CUDA=$cuda \
+      -DPARKADE_CUDA=$copiers
   fi
   build "$folder"
 }

@@ -15,7 +15,7 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$root/config/tsan.supp
 
-passed=0 failed=0 times=() failures=()
+passed=0 failed=0 skipped=0 times=() failures=()
 
 # part NAME COMMAND...: runs it and notes its time; a failure is noted and answered, not fatal.
 part() {
@@ -54,8 +54,17 @@ count() {
   local line
   line=$(grep -s -E 'tests failed out of [0-9]+' "$1/ctest.log") || return 0
   [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]] || return 0
+  local without
+  without=$(grep -c -E '^ *[0-9]+ - .* \(Skipped\)$' "$1/ctest.log" || true)
   failed=$((failed + BASH_REMATCH[1]))
-  passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1]))
+  skipped=$((skipped + without))
+  passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1] - without))
+}
+
+# Why tests were skipped, each reason once.
+reasons() {
+  cat "$root"/build*/Testing/Temporary/LastTest.log 2>/dev/null |
+    awk 'told { print; told = 0 } /: Skipped$/ { told = 1 }' | sort | uniq -c
 }
 
 # build_and_test NAME FOLDER CMAKE_ARGUMENTS... -- CTEST_ARGUMENTS...
@@ -79,6 +88,12 @@ summary() {
   printf '%s\n' "${times[@]}"
   printf '%6.1f min  in all\n' "$(minutes $SECONDS)"
   [ "${#failures[@]}" = 0 ] || printf 'FAILED: %s\n' "${failures[@]}"
+  if [ "$skipped" -gt 0 ]; then
+    printf '%d skipped:\n' "$skipped"
+    reasons
+  fi
+  grep -s -q -x 'PARKADE_NVCC:FILEPATH=PARKADE_NVCC-NOTFOUND' "$root/build/CMakeCache.txt" &&
+    printf 'not built: the copiers for NVIDIA cards, as there is no nvcc\n'
   printf '%d passed, %d failed\n' "$passed" "$failed"
 }
 
@@ -99,7 +114,8 @@ if part "set-up" set_up; then
   export PARKADE_MODEL=$model
   only=()
   [ "$fast" = no ] || only=(--label-regex '^(unit|lint|conformance)$' --label-exclude '^slow$')
-  build_and_test server build -DPARKADE_SERVER=ON -- "${only[@]}"
+  build_and_test server build -DPARKADE_SERVER=ON -DPARKADE_CUDA="${PARKADE_CUDA:-AUTO}" \
+    -- "${only[@]}"
   if [ "$fast" = no ]; then
     library=(--label-regex '^(unit|conformance|model|crash)$' --label-exclude '^slow$')
     build_and_test "address and undefined" build-asan -DPARKADE_SERVER=OFF \

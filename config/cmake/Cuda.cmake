@@ -4,7 +4,8 @@
 #   PARKADE_WITH_CUDA          ON or OFF
 #   parkade_cuda_headers       the runtime's headers
 #   CUDA::cudart_static        the runtime, which looks for a driver only when it is called
-set(PARKADE_CUDA AUTO CACHE STRING "Copiers for NVIDIA cards: AUTO (where there is nvcc), ON or OFF")
+set(PARKADE_CUDA AUTO CACHE STRING
+  "Copiers for NVIDIA cards: AUTO (where there is nvcc), ON or OFF")
 set_property(CACHE PARKADE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(PARKADE_WITH_CUDA OFF)
 
@@ -18,8 +19,8 @@ if(NOT PARKADE_NVCC)
     message(STATUS "CUDA: none, there is no nvcc; -DPARKADE_CUDA=ON asks for it")
     return()
   endif()
-  message(FATAL_ERROR "PARKADE_CUDA is ON, and there is no nvcc: install NVIDIA's CUDA Toolkit 13, or "
-    "name its folder in CUDA_HOME")
+  message(FATAL_ERROR "PARKADE_CUDA is ON, and there is no nvcc: install NVIDIA's CUDA Toolkit 13, "
+    "or name its folder in CUDA_HOME")
 endif()
 
 # All that the toolkit knows: code for each card, and for later ones what the newest is made from.

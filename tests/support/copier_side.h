@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct CopierKind {
   std::string name;
   std::function<std::unique_ptr<CopierSide>(std::uint64_t seed)> make;
 };
+
+inline void PrintTo(const CopierKind& kind, std::ostream* out) { *out << kind.name; }
 
 // Of this test program.
 std::vector<CopierKind> CopierKinds();
