@@ -8,8 +8,8 @@
  * Threads. Parking, restoring, finishing and the calls on a sequence belong to the engine's serving
  * thread, one call at a time for all sequences of a cache: parkade_park, parkade_restore_step,
  * _run, _finish and _abandon, parkade_sequence_*. They wait for no disk and no network, except
- * parkade_restore_run. All other functions may be called from any thread. A handle must not be in
- * use when it is closed.
+ * parkade_restore_run. All other functions may be called from any thread, for one restore one call
+ * at a time. A handle must not be in use when it is closed.
  *
  * Memory. Arrays and strings that are passed in are copied before the call returns; what they say
  * about the engine's own memory (base pointers, streams) must stay true as long as it is said.
@@ -76,8 +76,8 @@ typedef void (*parkade_log_fn)(void* user, parkade_log_level level, const char* 
 
 typedef struct parkade_cache_options {
   size_t struct_size;
-  uint64_t ram_mib;           /* all memory the cache may hold, buffers and index included. 0: no
-                                 RAM tier; then at most 192 MiB for those */
+  uint64_t ram_mib;           /* all memory the cache may hold, 45 MiB or more of it for buffers and
+                                 index. 0: no RAM tier; then at most 192 MiB for those */
   uint64_t ram_min_free_mib;  /* to leave free on the machine; below it, parks go to disk only */
   const char* disk_directory; /* made if it is not there, mode 0700; NULL or "": no disk tier. One
                                  process at a time */

@@ -53,10 +53,11 @@ absl::Status NullArgument(const char* name) {
 }
 
 absl::Status WrongSize(std::size_t given, std::size_t known) {
+  const bool newer = given > known && given <= kLongestStruct;
   return absl::InvalidArgumentError(
       absl::StrCat("struct_size is ", given, ", here it is ", known,
-                   given < known ? "; set it to sizeof the struct"
-                                 : ": the program asks for what a newer library does"));
+                   newer ? ": the program asks for what a newer library does"
+                         : "; set it to sizeof the struct"));
 }
 
 }  // namespace parkade::capi

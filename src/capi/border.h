@@ -33,6 +33,9 @@ parkade_status AtBorder(Call call) noexcept {
   }
 }
 
+// No struct is longer: a size beyond that was never set.
+inline constexpr std::size_t kLongestStruct = 4096;
+
 absl::Status NullArgument(const char* name);
 absl::Status WrongSize(std::size_t given, std::size_t known);
 
@@ -43,7 +46,7 @@ absl::StatusOr<Struct> ReadStruct(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) return NullArgument(name);
   const std::size_t size = given->struct_size;
-  if (size < sizeof(Struct)) return WrongSize(size, sizeof(Struct));
+  if (size < sizeof(Struct) || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
   const char* bytes = reinterpret_cast<const char*>(given);
   if (std::any_of(bytes + sizeof(Struct), bytes + size, [](char byte) { return byte != 0; })) {
     return WrongSize(size, sizeof(Struct));
@@ -55,7 +58,8 @@ template <typename Struct>
 absl::Status CheckOutput(const Struct* output, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (output == nullptr) return NullArgument(name);
-  if (output->struct_size < sizeof(Struct)) return WrongSize(output->struct_size, sizeof(Struct));
+  const std::size_t size = output->struct_size;
+  if (size < sizeof(Struct) || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
   return absl::OkStatus();
 }
 

@@ -148,13 +148,16 @@ absl::StatusOr<PlaneRows> ReadRows(const parkade_plane_rows& given, const Plane&
   constexpr std::uint64_t kMostStride = 1ull << 48;
   PlaneRows rows;
   rows.base = static_cast<char*>(given.base);
-  rows.rows = given.rows;
+  // Of a state there is one row, whatever was said.
+  rows.rows = plane.group == RowGroup::kState ? std::min(given.rows, 1u) : given.rows;
   rows.row_bytes = plane.row_bytes;
   rows.row_stride = given.row_stride == 0 ? plane.row_bytes : given.row_stride;
   rows.page_rows = given.page_rows;
   if (rows.base == nullptr && rows.rows > 0) return wrong("base is NULL");
   if (rows.row_stride < plane.row_bytes) return wrong("row_stride is less than row_bytes");
-  if (rows.row_stride > kMostStride / (std::uint64_t{rows.page_rows} + 1)) {
+  // As many rows as are counted by it: of a page, or of the plane.
+  const std::uint64_t counted = rows.page_rows == 0 ? rows.rows : rows.page_rows;
+  if (rows.row_stride > kMostStride / std::max<std::uint64_t>(counted, 1)) {
     return wrong("row_stride is too large");
   }
   if (rows.page_rows == 0) {

@@ -118,7 +118,9 @@ TEST_F(ArgumentsTest, StructsOfOtherSizes) {
   longer.later = 1;
   EXPECT_REFUSED(parkade_open(&longer.known, &cache), PARKADE_INVALID_ARGUMENT, "newer library");
   parkade_cache_options shorter = SmallCache();
-  shorter.struct_size -= 8;
+  shorter.struct_size = SIZE_MAX;
+  EXPECT_REFUSED(parkade_open(&shorter, &cache), PARKADE_INVALID_ARGUMENT, "set it to sizeof");
+  shorter.struct_size = sizeof(shorter) - 8;
   EXPECT_REFUSED(parkade_open(&shorter, &cache), PARKADE_INVALID_ARGUMENT, "struct_size");
   std::memset(&shorter, 0x5a, sizeof(shorter));
   const parkade_cache_options before = shorter;
@@ -203,7 +205,7 @@ TEST_F(ArgumentsTest, RowsThatAreNowhere) {
   const parkade_status bad = PARKADE_INVALID_ARGUMENT;
   EXPECT_REFUSED(with(0, [](Rows* r) { r->base = nullptr; }), bad, "plane 0: base is NULL");
   EXPECT_REFUSED(with(0, [](Rows* r) { r->row_stride = 63; }), bad, "less than row_bytes");
-  EXPECT_REFUSED(with(0, [](Rows* r) { r->row_stride = 1ull << 60; }), bad, "too large");
+  EXPECT_REFUSED(with(0, [](Rows* r) { r->row_stride = 1ull << 40; }), bad, "too large");
   EXPECT_REFUSED(with(0, [](Rows* r) { r->page_count = 4; }), bad, "without page_rows");
   EXPECT_REFUSED(with(1, [](Rows* r) { r->page_count = 4; }), bad, "plane 1: fewer pages");
   EXPECT_REFUSED(with(1, [](Rows* r) { r->pages = nullptr; }), bad, "pages is NULL");

@@ -368,6 +368,25 @@ TEST_F(CapiTest, TwoSequencesInTurns) {
   EXPECT_EQ(Stats().hit_tokens[PARKADE_RAM], 1700u);
 }
 
+TEST_F(CapiTest, RunMayBeGoneOnWith) {
+  const auto tokens = CTokens(1, 1800);
+  CEngine engine(cache_, {MakeCModel(6)});
+  engine.Decode(tokens);
+  engine.ParkAll(tokens);
+  engine.Wipe();
+  parkade_restore* restore = engine.Lookup(With(tokens, {7}));
+  std::uint32_t restored = 99;
+  parkade_status status = PARKADE_TIMEOUT;
+  for (int call = 0; call < 100000 && status == PARKADE_TIMEOUT; ++call) {
+    EXPECT_EQ(restored, 99u);
+    status = parkade_restore_run(restore, engine.sequence(), 0, &restored);
+  }
+  EXPECT_EQ(status, PARKADE_OK);
+  EXPECT_EQ(restored, 1800u);
+  EXPECT_EQ(engine.Wrong(tokens, restored, 0), "");
+  EXPECT_EQ(parkade_restore_finish(restore, restored, nullptr), PARKADE_OK);
+}
+
 TEST_F(CapiTest, AbandonedHalfWay) {
   const auto tokens = CTokens(1, 900);
   CEngine engine(cache_, {MakeCModel(3)});
@@ -426,6 +445,28 @@ TEST_F(CapiTest, ClosedWithAllOpen) {
   EXPECT_EQ(engine->Park(tokens, &park), PARKADE_FAILED_PRECONDITION);
   EXPECT_STREQ(parkade_last_error(), "the cache is closed");
   EXPECT_EQ(engine->SetPlanes(), PARKADE_OK);
+}
+
+// The largest rows that a model may have, and the smallest buffers.
+TEST_F(CapiTest, LargestRowsAreCaptured) {
+  parkade_close(std::exchange(cache_, nullptr));
+  parkade_cache_options options;
+  parkade_cache_options_init(&options, sizeof(options));
+  options.ram_mib = 1;
+  options.ram_min_free_mib = 0;
+  options.min_tokens = 1;
+  ASSERT_EQ(parkade_open(&options, &cache_), PARKADE_OK) << parkade_last_error();
+  CModel model = MakeCModel(1);
+  for (parkade_plane& plane : model.planes) plane.row_bytes = 4u << 20;
+  CEngine engine(cache_, {.model = model, .rows = 2});
+  const auto tokens = CTokens(1, 2);
+  parkade_park_result result = {};
+  for (int call = 0; call < 100 && !result.complete; ++call) {
+    ASSERT_EQ(engine.Park(tokens, &result), PARKADE_OK) << parkade_last_error();
+    Drain();
+  }
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(Stats().parked_bytes, 16u << 20);
 }
 
 TEST_F(CapiTest, ListPinForget) {
