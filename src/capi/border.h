@@ -70,6 +70,16 @@ void WriteStruct(Struct value, Struct* output) {
   *output = value;
 }
 
+// The number of an enum that a caller in C filled, who may have put any there: C++ may only load
+// those that the enum has.
+template <typename Enum>
+int NumberOf(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &value, sizeof(number));
+  return number;
+}
+
 // The string, "" for null.
 inline const char* OrEmpty(const char* text) { return text == nullptr ? "" : text; }
 

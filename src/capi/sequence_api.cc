@@ -48,11 +48,13 @@ absl::Status CheckPlane(const parkade_plane& plane, std::size_t index) {
   const auto wrong = [index](const char* what) {
     return absl::InvalidArgumentError(absl::StrCat("plane ", index, ": ", what));
   };
-  if (plane.group < PARKADE_FULL || plane.group > PARKADE_STATE) return wrong("no such group");
-  if (plane.kind < PARKADE_KEY || plane.kind > PARKADE_EXTRA) return wrong("no such kind");
+  const int group = NumberOf(plane.group);
+  if (group < PARKADE_FULL || group > PARKADE_STATE) return wrong("no such group");
+  const int kind = NumberOf(plane.kind);
+  if (kind < PARKADE_KEY || kind > PARKADE_EXTRA) return wrong("no such kind");
   if (plane.layer >= kDraftLayers) return wrong("layers are below 32768");
   if (plane.row_bytes == 0) return wrong("row_bytes is 0");
-  const bool state = plane.group == PARKADE_STATE;
+  const bool state = group == PARKADE_STATE;
   if (plane.row_bytes > (state ? kMostStateBytes : kMostRowBytes)) return wrong("row too long");
   return absl::OkStatus();
 }
@@ -131,7 +133,7 @@ absl::Status OpenModel(const parkade_cache* cache, const parkade_model_options* 
 }
 
 absl::StatusOr<std::unique_ptr<StageCopier>> CopierFor(const parkade_stage& stage) {
-  switch (stage.device) {
+  switch (NumberOf(stage.device)) {
     case PARKADE_HOST:
       return NewHostCopier();
     case PARKADE_CUDA:

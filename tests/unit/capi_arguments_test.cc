@@ -23,6 +23,13 @@ parkade_cache_options SmallCache() {
   return options;
 }
 
+// As a caller in C may: also a number that the enum does not have.
+template <typename Enum>
+void Put(int number, Enum* value) {
+  static_assert(sizeof(number) == sizeof(*value));
+  std::memcpy(value, &number, sizeof(number));
+}
+
 #define EXPECT_REFUSED(call, status, words)                                     \
   do {                                                                          \
     EXPECT_EQ(call, status);                                                    \
@@ -151,11 +158,8 @@ TEST_F(ArgumentsTest, ModelsThatAreNone) {
   ExpectModelRefused("more than 8 MiB",
                      [](Options*, Plane* p, Field*) { p[0].row_bytes = 8u << 20; });
   ExpectModelRefused("below 32768", [](Options*, Plane* p, Field*) { p[0].layer = 32768; });
-  ExpectModelRefused("no such group", [](Options*, Plane* p, Field*) {
-    p[0].group = static_cast<parkade_group>(3);
-  });
-  ExpectModelRefused("no such kind",
-                     [](Options*, Plane* p, Field*) { p[0].kind = static_cast<parkade_kind>(5); });
+  ExpectModelRefused("no such group", [](Options*, Plane* p, Field*) { Put(3, &p[0].group); });
+  ExpectModelRefused("no such kind", [](Options*, Plane* p, Field*) { Put(5, &p[0].kind); });
   ExpectModelRefused("window planes", [](Options* o, Plane*, Field*) { o->window_tokens = 9; });
   ExpectModelRefused("window planes",
                      [](Options*, Plane* p, Field*) { p[0].group = PARKADE_WINDOW; });
@@ -164,13 +168,13 @@ TEST_F(ArgumentsTest, ModelsThatAreNone) {
 
 TEST_F(ArgumentsTest, StagesThatDoNotFit) {
   CEngine engine(cache_, {MakeCModel(3)});
-  const auto open = [&](const Layers& layers, parkade_device device = PARKADE_HOST) {
+  const auto open = [&](const Layers& layers, int device = PARKADE_HOST) {
     std::vector<parkade_stage> stages;
     for (const auto& own : layers) {
       parkade_stage stage = {};
       stage.layers = own.data();
       stage.layer_count = own.size();
-      stage.device = device;
+      Put(device, &stage.device);
       stages.push_back(stage);
     }
     parkade_sequence_options options = {};
@@ -189,8 +193,7 @@ TEST_F(ArgumentsTest, StagesThatDoNotFit) {
   EXPECT_REFUSED(open({{0, 2, 1}}), PARKADE_INVALID_ARGUMENT, "do not ascend");
   EXPECT_REFUSED(open({{0, 1, 2}, {}}), PARKADE_INVALID_ARGUMENT, "stage 1 is empty");
   EXPECT_REFUSED(open({{0, 1, 2, 3}}), PARKADE_INVALID_ARGUMENT, "layer 3");
-  EXPECT_REFUSED(open({{0, 1, 2}}, static_cast<parkade_device>(7)), PARKADE_INVALID_ARGUMENT,
-                 "no such device");
+  EXPECT_REFUSED(open({{0, 1, 2}}, 7), PARKADE_INVALID_ARGUMENT, "no such device");
 }
 
 TEST_F(ArgumentsTest, RowsThatAreNowhere) {
