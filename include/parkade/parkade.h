@@ -108,8 +108,8 @@ PARKADE_API parkade_status parkade_open(const parkade_cache_options* options,
  * parkade_drain. Restores that are open are abandoned; their handles, and those of models and
  * sequences, stay and must be closed, every other call on them fails. NULL is allowed. */
 PARKADE_API void parkade_close(parkade_cache* cache);
-/* Waits until all that was parked is where it stays. What is not there in time is dropped from the
- * queue: PARKADE_TIMEOUT. */
+/* Waits until all that was parked is where it stays. TIMEOUT: what nobody had begun to write in
+ * time is dropped; what was begun goes on. */
 PARKADE_API parkade_status parkade_drain(parkade_cache* cache, int64_t deadline_ms);
 
 /* ---- model: what must be equal, besides the tokens, for state to be reusable ---- */

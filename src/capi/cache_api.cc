@@ -172,12 +172,15 @@ parkade_stats StatsOf(const ConversationCache& cache, const EventCounts::Counts&
   return stats;
 }
 
-absl::Status Drain(CacheBody& body, ConversationCache& cache, std::int64_t deadline_ms) {
+absl::Status Drain(ConversationCache& cache, std::int64_t deadline_ms) {
   if (deadline_ms < 0) return absl::InvalidArgumentError("deadline_ms is negative");
   const EventCounts::OnThisThread told;
   cache.Drain(deadline_ms);
-  if (!told.dropped_from_queue) return absl::OkStatus();
-  return absl::DeadlineExceededError("not all that was parked was stored in time; it is dropped");
+  if (told.dropped_from_queue) {
+    return absl::DeadlineExceededError("not all that was parked was stored in time; it is dropped");
+  }
+  if (cache.Queue().spill_queue_bytes == 0) return absl::OkStatus();
+  return absl::DeadlineExceededError("the last of what was parked is still being written");
 }
 
 }  // namespace
@@ -220,7 +223,7 @@ parkade_status parkade_drain(parkade_cache* cache, int64_t deadline_ms) {
   return AtBorder([&] {
     const auto open = parkade::capi::CacheOf(cache);
     if (!open.ok()) return open.status();
-    return parkade::capi::Drain(*cache->body, **open, deadline_ms);
+    return parkade::capi::Drain(**open, deadline_ms);
   });
 }
 

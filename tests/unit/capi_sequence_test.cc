@@ -133,7 +133,14 @@ TEST_F(SequenceTest, SharedBytesAreHeldUntilTheyAreCopied) {
   ASSERT_TRUE(
       sequence_->ImportShared(stages_, Extent(RowGroup::kFull, 0, 30), std::move(held)).ok());
   EXPECT_FALSE(watched.expired());
-  ASSERT_TRUE(ImportAll(RowGroup::kWindow, 15, 15).ok());
+  EXPECT_EQ(copiers_[0]->waiting(), 1u);
+  EXPECT_EQ(copiers_[1]->waiting(), 0u);
+  std::vector<char> window = Bytes(15, 15);
+  ASSERT_TRUE(sequence_
+                  ->ImportShared(stages_, Extent(RowGroup::kWindow, 15, 15),
+                                 std::make_shared<HeldBytes>(&window))
+                  .ok());
+  EXPECT_EQ(copiers_[1]->waiting(), 1u);
   ASSERT_TRUE(sequence_->FinishImport(30).ok());
   EXPECT_TRUE(watched.expired());
   EXPECT_EQ(std::vector<char>(full_.begin(), full_.begin() + 30 * kRowBytes), Bytes(0, 30));

@@ -553,5 +553,27 @@ TEST_F(CapiTest, DiskServesAfterClosing) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(CapiTest, DrainWithoutTime) {
+  std::string folder = DiskTestRoot() + "/parkade-capi-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  parkade_close(std::exchange(cache_, nullptr));
+  Open(folder);
+  {
+    CEngine engine(cache_, {MakeCModel(8)});
+    parkade_status status = PARKADE_OK;
+    // The writer may be quicker.
+    for (std::uint32_t seed = 1; seed <= 100 && status == PARKADE_OK; ++seed) {
+      const auto tokens = CTokens(seed, 2000);
+      engine.ParkAll(tokens);
+      status = parkade_drain(cache_, 0);
+    }
+    EXPECT_EQ(status, PARKADE_TIMEOUT);
+    EXPECT_EQ(parkade_drain(cache_, 30000), PARKADE_OK) << parkade_last_error();
+    EXPECT_EQ(Stats().queue_bytes, 0u);
+  }
+  parkade_close(std::exchange(cache_, nullptr));
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace parkade::test
