@@ -57,6 +57,8 @@ TEST_F(CapiRemoteTest, AnotherMachineGoesOn) {
   const std::string url = "redis://@file:" + password + "@" + redis.address() + "/engines";
   parkade_cache_options options = Options();
   options.remote_url = url.c_str();
+  const std::string key = WriteFile("key", std::string(64, 'a'));
+  options.key_file = key.c_str();
   const auto tokens = CTokens(1, 700);
   std::string id;
   {
@@ -82,6 +84,16 @@ TEST_F(CapiRemoteTest, AnotherMachineGoesOn) {
     EXPECT_EQ(parkade_get_stats(cache, &stats), PARKADE_OK);
     EXPECT_EQ(stats.hit_tokens[PARKADE_REMOTE], 700u);
     EXPECT_EQ(stats.budget_bytes[PARKADE_REMOTE], 0u);
+  }
+  parkade_close(cache);
+  // Who has no key reads nothing.
+  options.key_file = nullptr;
+  cache = Open(options);
+  {
+    CEngine engine(cache, {MakeCModel(2, 1, 1)});
+    auto prompt = tokens;
+    prompt.push_back(7);
+    EXPECT_EQ(engine.Restore(prompt).reused_tokens, 0u);
   }
   parkade_close(cache);
 }

@@ -115,7 +115,9 @@ TEST_F(SequenceTest, EndCaptureWaits) {
 TEST_F(SequenceTest, ImportsIntoTheRing) {
   ASSERT_TRUE(sequence_->BeginImport(41, 20).ok());
   ASSERT_TRUE(ImportAll(RowGroup::kFull, 0, 41).ok());
-  ASSERT_TRUE(ImportAll(RowGroup::kWindow, 18, 23).ok());
+  ASSERT_TRUE(ImportAll(RowGroup::kWindow, 24, 17).ok());
+  // Rows that slid out must not come where others stand.
+  ASSERT_TRUE(ImportAll(RowGroup::kWindow, 18, 6).ok());
   ASSERT_TRUE(sequence_->FinishImport(41).ok());
   EXPECT_EQ(sequence_->restored_window_begin(), 25u);
   EXPECT_EQ(std::vector<char>(full_.begin(), full_.begin() + 41 * kRowBytes), Bytes(0, 41));

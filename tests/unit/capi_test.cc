@@ -54,6 +54,17 @@ class CapiTest : public ::testing::Test {
     return stats;
   }
 
+  // Of all conversations, those that are durable.
+  std::uint64_t ListedTokens() {
+    std::uint64_t tokens = 0;
+    const auto add = [](void* user, const parkade_conversation* conversation) {
+      *static_cast<std::uint64_t*>(user) += conversation->durable_tokens;
+      return true;
+    };
+    EXPECT_EQ(parkade_list(cache_, 0, add, &tokens), PARKADE_OK) << parkade_last_error();
+    return tokens;
+  }
+
   std::string warnings() {
     absl::MutexLock lock(&mu_);
     return warnings_;
@@ -533,10 +544,16 @@ TEST_F(CapiTest, DiskServesAfterClosing) {
     again.disk_directory = folder.c_str();
     EXPECT_EQ(parkade_open(&again, &second), PARKADE_FAILED_PRECONDITION);
     EXPECT_NE(std::string(parkade_last_error()).find(folder), std::string::npos);
+    for (std::uint32_t seed = 2; seed < 22; ++seed) {
+      const auto more = CTokens(seed, 1000);
+      engine.Decode(more);
+      engine.ParkAll(more);
+    }
   }
   // What is queued is written.
   parkade_close(std::exchange(cache_, nullptr));
   Open(folder);
+  EXPECT_EQ(ListedTokens(), 700u + 20 * 1000);
   {
     CEngine engine(cache_, options);
     parkade_restore_info info;
