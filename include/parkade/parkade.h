@@ -198,7 +198,8 @@ typedef struct parkade_sequence_options {
   size_t plane_count;
 } parkade_sequence_options;
 
-/* UNSUPPORTED: a CUDA stage in a build without CUDA. */
+/* A CUDA stage takes 16 MiB of its card's memory, and up to as much that is page-locked.
+ * UNSUPPORTED: this build is without CUDA; UNAVAILABLE: no such card, or no driver. */
 PARKADE_API parkade_status parkade_sequence_open(parkade_model* model,
                                                  const parkade_sequence_options* options,
                                                  parkade_sequence** sequence);

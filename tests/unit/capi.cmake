@@ -15,7 +15,8 @@ parkade_test(capi_test
     ${CMAKE_CURRENT_LIST_DIR}/capi_test.cc
   DEPENDS parkade_capi_engine
   LABELS unit)
-target_compile_definitions(capi_test PRIVATE PARKADE_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(capi_test PRIVATE
+  PARKADE_VERSION="${PROJECT_VERSION}" PARKADE_WITH_CUDA=$<BOOL:${PARKADE_WITH_CUDA}>)
 
 parkade_test(capi_remote_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/capi_remote_test.cc

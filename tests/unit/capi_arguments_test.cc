@@ -175,6 +175,7 @@ TEST_F(ArgumentsTest, StagesThatDoNotFit) {
       stage.layers = own.data();
       stage.layer_count = own.size();
       Put(device, &stage.device);
+      stage.ordinal = 4096;
       stages.push_back(stage);
     }
     parkade_sequence_options options = {};
@@ -194,6 +195,9 @@ TEST_F(ArgumentsTest, StagesThatDoNotFit) {
   EXPECT_REFUSED(open({{0, 1, 2}, {}}), PARKADE_INVALID_ARGUMENT, "stage 1 is empty");
   EXPECT_REFUSED(open({{0, 1, 2, 3}}), PARKADE_INVALID_ARGUMENT, "layer 3");
   EXPECT_REFUSED(open({{0, 1, 2}}, 7), PARKADE_INVALID_ARGUMENT, "no such device");
+  // A card that no machine has.
+  const parkade_status none = PARKADE_WITH_CUDA ? PARKADE_UNAVAILABLE : PARKADE_UNSUPPORTED;
+  EXPECT_EQ(open({{0, 1, 2}}, PARKADE_CUDA), none) << parkade_last_error();
 }
 
 TEST_F(ArgumentsTest, RowsThatAreNowhere) {
