@@ -25,6 +25,11 @@ function(parkade_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS})
   parkade_options(${name})
+  if(NOT PARKADE_SANITIZE)
+    # libparkade.so is made of the same objects; hidden, so that calls among them stay direct.
+    set_target_properties(${name} PROPERTIES
+      POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  endif()
 endfunction()
 
 function(parkade_test name)

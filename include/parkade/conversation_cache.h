@@ -5,6 +5,7 @@
 // Everything else may be called from any thread. No call throws.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -86,6 +87,9 @@ class Restore {
   virtual State Step(EngineSequence& sequence, std::int64_t budget_us) = 0;
   // The planned boundary while reading, what is really held when kRestored, 0 on a miss.
   virtual std::uint32_t restored_tokens() const = 0;
+  // Of the plan, while reading and when kRestored: its tokens by where they are read from, an index
+  // being a Source. What waits for a tier counts as RAM. All 0 otherwise.
+  virtual std::array<std::uint32_t, kSources> planned_sources() const = 0;
 };
 
 struct ParkRequest {

@@ -64,6 +64,19 @@ std::uint32_t RestoreHandle::restored_tokens() const {
   return op_->state == State::kReading ? op_->plan.boundary : 0;
 }
 
+std::array<std::uint32_t, kSources> RestoreHandle::planned_sources() const {
+  std::array<std::uint32_t, kSources> tokens{};
+  absl::MutexLock lock(&op_->mu);
+  if (op_->state != State::kReading && op_->state != State::kRestored) return tokens;
+  for (const PlannedPark& park : op_->plan.parks) {
+    const std::uint32_t end = std::min(park.tokens.end, op_->plan.boundary);
+    if (end > park.tokens.begin) {
+      tokens[static_cast<std::size_t>(park.source)] += end - park.tokens.begin;
+    }
+  }
+  return tokens;
+}
+
 void CacheImpl::Abandon(const std::shared_ptr<RestoreOp>& op) {
   op->cancelled = true;
   {

@@ -21,6 +21,7 @@ class RestoreHandle : public Restore {
   bool WillRestore() const override;
   State Step(EngineSequence& sequence, std::int64_t budget_us) override;
   std::uint32_t restored_tokens() const override;
+  std::array<std::uint32_t, kSources> planned_sources() const override;
 
   RestoreOp* op() { return op_.get(); }
 
