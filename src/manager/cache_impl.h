@@ -268,6 +268,7 @@ class CacheImpl : public ConversationCache {
   // As Tier::Shortfall; for bytes == 0 also where not even an empty park fits.
   std::uint64_t BytesToEvict(std::size_t tier, std::uint64_t bytes) const;
   bool MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason);
+  bool EvictFor(std::size_t tier, std::uint64_t bytes, EvictReason reason);  // its work
   // What stands on another goes before it: an end in between must not leave it without that. Not
   // OK: the first failure, after which that tier keeps the rest.
   absl::Status RemoveFromTiers(std::vector<Removal> removals, EvictReason reason);
@@ -458,6 +459,7 @@ class CacheImpl : public ConversationCache {
   std::uint64_t ram_budget_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::size_t, std::vector<Removal>> refused_ ABSL_GUARDED_BY(mu_);  // by tier
   std::map<std::size_t, EvictionPlan> eviction_plans_ ABSL_GUARDED_BY(mu_);   // by tier
+  std::array<bool, kMostTiers> making_room_ ABSL_GUARDED_BY(mu_) = {};
   mutable std::shared_ptr<const Ranks> ranks_ ABSL_GUARDED_BY(mu_);
   std::map<std::size_t, ThinningState> thinning_ ABSL_GUARDED_BY(mu_);  // by tier
   std::uint64_t index_stuck_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // trimming ended above the limit
@@ -492,7 +494,6 @@ class CacheImpl : public ConversationCache {
   std::deque<std::vector<std::pair<std::size_t, ParkKey>>> to_warm_ ABSL_GUARDED_BY(reader_mu_);
   std::deque<PartialPromotion> to_promote_ ABSL_GUARDED_BY(reader_mu_);
   bool readers_stop_ ABSL_GUARDED_BY(reader_mu_) = false;
-
   std::vector<std::thread> threads_;
 };
 

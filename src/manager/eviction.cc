@@ -14,6 +14,7 @@ namespace {
 
 // The shortfall is asked again after every removal; it should be zero at the second look.
 constexpr int kRounds = 4;
+constexpr absl::Duration kLongestTurn = absl::Seconds(1);
 
 // Parks given up while the lock is held once.
 constexpr std::size_t kPiece = 512;
@@ -171,7 +172,26 @@ std::uint64_t CacheImpl::BytesToEvict(std::size_t tier, std::uint64_t bytes) con
   return usage.used_bytes > usage.budget_bytes ? usage.used_bytes - usage.budget_bytes : 0;
 }
 
+// One at a time in a tier: two that see the same shortage would each evict for all of it. Whoever
+// has waited long goes ahead.
 bool CacheImpl::MakeRoom(std::size_t tier, std::uint64_t bytes, EvictReason reason) {
+  if (const std::uint64_t now = BytesToEvict(tier, bytes); now == 0 || now == UINT64_MAX) {
+    return now == 0;
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    const bool* busy = &making_room_[tier];
+    auto free = [busy]() { return !*busy; };
+    mu_.AwaitWithTimeout(absl::Condition(&free), kLongestTurn);
+    making_room_[tier] = true;
+  }
+  const bool made = EvictFor(tier, bytes, reason);
+  absl::MutexLock lock(&mu_);
+  making_room_[tier] = false;
+  return made;
+}
+
+bool CacheImpl::EvictFor(std::size_t tier, std::uint64_t bytes, EvictReason reason) {
   for (int round = 0; round < kRounds; ++round) {
     const std::uint64_t shortfall = BytesToEvict(tier, bytes);
     if (shortfall == 0) return true;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "src/engine/fake/fake_rows.h"
@@ -88,12 +87,10 @@ FakeEngineOptions EngineOptions(const RigModel& model) {
 
 }  // namespace
 
-StoreGate::StoreGate(FaultyTier* tier, const std::vector<ParkEvent>& old) : tier_(tier) {
-  std::set<ParkKey> passing;
-  for (const ParkEvent& park : old) passing.insert(park.key);
-  tier_->SetObserver([state = state_, passing = std::move(passing)](const CallSubject& call) {
-    if (call.call != TierCall::kStore || passing.contains(call.keys.front())) return;
-    if (state->taken.exchange(true)) return;
+StoreGate::StoreGate(FaultyTier* tier) : tier_(tier) {
+  tier_->SetObserver([state = state_](const CallSubject& call) {
+    if (call.call != TierCall::kStore || state->taken.exchange(true)) return;
+    state->held = call.keys.front();
     state->arrived.Notify();
     state->open.WaitForNotification();
   });

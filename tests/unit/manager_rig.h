@@ -19,19 +19,22 @@
 namespace parkade::test {
 
 // Keeps a tier's writer in the next Store, so that what is parked meanwhile stays queued; later
-// Stores (promotions) pass, and so do those of `old` parks, whose promotions may still be on their
-// way. Opens at the latest when it goes, which must be before the rig does.
+// Stores (promotions) pass. Opens at the latest when it goes, which must be before the rig does.
 class StoreGate {
  public:
-  explicit StoreGate(FaultyTier* tier, const std::vector<ParkEvent>& old = {});
+  explicit StoreGate(FaultyTier* tier);
   ~StoreGate();
   // Until the writer stands at the gate.
   void WaitForWriter() { state_->arrived.WaitForNotification(); }
+  // What is kept there. A promotion that was on its way before may have come first. Not before
+  // WaitForWriter.
+  ParkKey held() const { return state_->held; }
   void Open();
 
  private:
   struct State {
     std::atomic<bool> taken{false};
+    ParkKey held;
     absl::Notification arrived;
     absl::Notification open;
   };
