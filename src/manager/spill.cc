@@ -137,13 +137,14 @@ bool CacheImpl::StoreInto(std::size_t tier, const std::shared_ptr<PendingPark>& 
     }
     return false;
   }
-  sink_->OnSpill(kind, record->summary.payload_bytes, seconds);
   if (durable && record->summary.payload_bytes > (1u << 20) && seconds > 0) {
     const double speed = static_cast<double>(record->summary.payload_bytes) / seconds;
     absl::MutexLock lock(&mu_);
     spill_bytes_per_second_ += 0.2 * (speed - spill_bytes_per_second_);
   }
   const bool noted = NoteStored(tier, record->summary.key);
+  // Who hears of it finds it there.
+  sink_->OnSpill(kind, record->summary.payload_bytes, seconds);
   if (IsCheckpoint(*record)) ThinCheckpoints(tier);
   return noted;
 }

@@ -90,7 +90,10 @@ FakeEngineOptions EngineOptions(const RigModel& model) {
 StoreGate::StoreGate(FaultyTier* tier) : tier_(tier) {
   tier_->SetObserver([state = state_](const CallSubject& call) {
     if (call.call != TierCall::kStore || state->taken.exchange(true)) return;
-    state->held = call.keys.front();
+    {
+      absl::MutexLock lock(&state->mu);
+      state->held = call.keys.front();
+    }
     state->arrived.Notify();
     state->open.WaitForNotification();
   });

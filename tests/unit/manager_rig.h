@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "parkade/conversation_cache.h"
 #include "src/engine/fake/fake_engine.h"
@@ -28,13 +30,17 @@ class StoreGate {
   void WaitForWriter() { state_->arrived.WaitForNotification(); }
   // What is kept there. A promotion that was on its way before may have come first. Not before
   // WaitForWriter.
-  ParkKey held() const { return state_->held; }
+  ParkKey held() const {
+    absl::MutexLock lock(&state_->mu);
+    return state_->held;
+  }
   void Open();
 
  private:
   struct State {
     std::atomic<bool> taken{false};
-    ParkKey held;
+    absl::Mutex mu;
+    ParkKey held ABSL_GUARDED_BY(mu);
     absl::Notification arrived;
     absl::Notification open;
   };
