@@ -55,7 +55,7 @@ count() {
   line=$(grep -s -E 'tests failed out of [0-9]+' "$1/ctest.log") || return 0
   [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]] || return 0
   local without
-  without=$(grep -c -E '^ *[0-9]+ - .* \(Skipped\)$' "$1/ctest.log" || true)
+  without=$(grep -c -E '^[[:space:]]*[0-9]+ - .* \(Skipped\)$' "$1/ctest.log" || true)
   failed=$((failed + BASH_REMATCH[1]))
   skipped=$((skipped + without))
   passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1] - without))
