@@ -339,9 +339,11 @@ bool CacheImpl::StoreCopy(std::size_t tier, const ParkRecord& record,
   if (stored.ok()) stored = StoreWithAttributes(tier, record, payload);
   // AlreadyExists: somebody else stores it too, and notes it; or it is being removed just now.
   if (!stored.ok()) return absl::IsAlreadyExists(stored) && Holds(tier, key);
-  sink_->OnSpill(tiers_[tier]->kind(), record.summary.payload_bytes,
-                 absl::ToDoubleSeconds(absl::Now() - begin));
-  return NoteStored(tier, key);
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  const bool noted = NoteStored(tier, key);
+  // Who hears of it finds it there.
+  sink_->OnSpill(tiers_[tier]->kind(), record.summary.payload_bytes, seconds);
+  return noted;
 }
 
 bool CacheImpl::Holds(std::size_t tier, const ParkKey& key) const {
