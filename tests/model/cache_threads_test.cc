@@ -545,7 +545,9 @@ TEST_P(CacheThreads, SixteenThreadsSeeExactRowsOrAMissAndLeaveNothing) {
   rig_.Settle();
   ExpectTiersEqualTheCatalogue();
   if (GetParam().disk) {
-    // The index that grew under way finds what one made from the disk's rows finds.
+    // One made from the disk's rows finds all that the index that grew under way finds. That one
+    // may miss pages which two conversations hold each by itself, after the one that it names has
+    // gone.
     if (GetParam().ram) {
       EXPECT_EQ(cache().SetBudget(TierKind::kRam, 0), absl::OkStatus());
     }
@@ -555,7 +557,13 @@ TEST_P(CacheThreads, SixteenThreadsSeeExactRowsOrAMissAndLeaveNothing) {
     rig_.Close();
     ExpectCleanFolder(UINT64_MAX);
     rig_.Open();
-    EXPECT_EQ(MatchOfEach(texts), before);
+    const std::vector<std::uint32_t> after = MatchOfEach(texts);
+    std::size_t missed = 0;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      EXPECT_GE(after[i], before[i]) << i;
+      missed += after[i] > before[i] ? 1 : 0;
+    }
+    EXPECT_LE(missed, texts.size() / 4);
     ExpectTiersEqualTheCatalogue();
   }
   ExpectAllBuffersComeBack();
