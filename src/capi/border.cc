@@ -1,5 +1,7 @@
 #include "src/capi/border.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 namespace parkade::capi {
@@ -46,6 +48,11 @@ parkade_status Fail(parkade_status status, absl::string_view message) noexcept {
 
 parkade_status Fail(const absl::Status& status) noexcept {
   return Fail(StatusOf(status.code()), status.message());
+}
+
+void WriteId(const ConversationId& id, char (&out)[PARKADE_ID_CHARS]) {
+  const std::string digits = ToHex(id);
+  std::memcpy(out, digits.c_str(), std::min(digits.size() + 1, sizeof(out)));
 }
 
 absl::Status NullArgument(const char* name) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parkade/image.h"
 #include "parkade/parkade.h"
 
 namespace parkade::capi {
@@ -79,6 +80,9 @@ int NumberOf(const Enum& value) {
   std::memcpy(&number, &value, sizeof(number));
   return number;
 }
+
+// Its hexadecimal digits.
+void WriteId(const ConversationId& id, char (&out)[PARKADE_ID_CHARS]);
 
 // The string, "" for null.
 inline const char* OrEmpty(const char* text) { return text == nullptr ? "" : text; }

@@ -118,8 +118,7 @@ bool Visit(const ConversationInfo& info,
            bool (*visit)(void* user, const parkade_conversation* conversation), void* user) {
   parkade_conversation out = {};
   out.struct_size = sizeof(out);
-  const std::string id = ToHex(info.id);
-  std::memcpy(out.id, id.c_str(), std::min(id.size() + 1, sizeof(out.id)));
+  WriteId(info.id, out.id);
   out.name = info.name.c_str();
   out.tokens = info.tokens;
   out.durable_tokens = info.durable_tokens;

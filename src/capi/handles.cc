@@ -32,8 +32,7 @@ void CacheBody::Close() {
   }
   for (parkade_restore* restore : open) {
     restore->restore.reset();
-    if (restore->rows != nullptr && restore->rows->importing()) restore->rows->Clear();
-    restore->rows.reset();
+    restore->LeaveRows();
   }
   if (cache_ != nullptr) cache_->Drain(kCloseDrainMs);
   cache_.reset();

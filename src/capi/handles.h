@@ -71,4 +71,10 @@ struct parkade_restore {
   // Where it was begun; null: nowhere.
   std::shared_ptr<parkade::capi::PlaneSequence> rows;
   std::uint32_t window_begin = 0;  // of what was restored
+
+  // What is under way into the sequence ends.
+  void LeaveRows() {
+    if (rows != nullptr && rows->importing()) rows->Clear();
+    rows.reset();
+  }
 };

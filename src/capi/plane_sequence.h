@@ -10,8 +10,8 @@
 #include "absl/types/span.h"
 #include "parkade/engine.h"
 #include "parkade/image.h"
-#include "src/capi/byte_ranges.h"
 #include "src/device/stage_copier.h"
+#include "src/format/byte_ranges.h"
 
 namespace parkade::capi {
 

@@ -182,8 +182,7 @@ absl::Status Run(parkade_restore* handle, parkade_sequence* sequence, std::int64
 // What a restore that is given up leaves in a sequence is undefined; copies into it end here.
 void Leave(parkade_restore* handle) {
   handle->model->cache->Drop(handle);
-  if (handle->rows != nullptr && handle->rows->importing()) handle->rows->Clear();
-  handle->rows.reset();
+  handle->LeaveRows();
 }
 
 parkade_lookup_result ResultOf(const LookupRecord& record) {
@@ -252,10 +251,7 @@ absl::Status Park(const parkade_model* model, parkade_sequence* sequence,
   parkade_park_result out = {};
   out.captured_tokens = outcome.captured_tokens;
   out.complete = outcome.complete;
-  if (!outcome.conversation.IsZero()) {
-    const std::string id = ToHex(outcome.conversation);
-    std::memcpy(out.conversation, id.c_str(), std::min(id.size() + 1, sizeof(out.conversation)));
-  }
+  if (!outcome.conversation.IsZero()) WriteId(outcome.conversation, out.conversation);
   WriteStruct(out, result);
   return absl::OkStatus();
 }

@@ -84,17 +84,22 @@ std::vector<PlaneRows> PlanesIn(char* memory, const StateLayout& layout, std::ui
   return planes;
 }
 
+std::vector<PlaneRun> RunsOf(const std::vector<PlaneRows>& planes, const ExtentInfo& extent) {
+  std::vector<PlaneRun> runs;
+  std::uint64_t offset = 0;
+  for (const PlaneRows& plane : planes) {
+    const std::uint64_t bytes = extent.rows * plane.row_bytes;
+    runs.push_back({&plane, extent.first * plane.row_bytes, bytes, offset});
+    offset += bytes;
+  }
+  return runs;
+}
+
 absl::StatusOr<double> TimeRows(StageCopier& copier, const std::vector<PlaneRows>& planes,
                                 const std::vector<ExtentInfo>& extents, char* packed, bool out) {
   const double begin = NowSeconds();
   for (const ExtentInfo& extent : extents) {
-    std::vector<PlaneRun> runs;
-    std::uint64_t offset = 0;
-    for (const PlaneRows& plane : planes) {
-      const std::uint64_t bytes = extent.rows * plane.row_bytes;
-      runs.push_back({&plane, extent.first * plane.row_bytes, bytes, offset});
-      offset += bytes;
-    }
+    const std::vector<PlaneRun> runs = RunsOf(planes, extent);
     const absl::Status copied =
         out ? copier.CopyOut(runs, packed) : copier.CopyIn(runs, packed, nullptr);
     if (!copied.ok()) return copied;

@@ -68,13 +68,7 @@ absl::StatusOr<double> TimeBoth(Card& first, Card& second, const std::vector<Ext
   for (const ExtentInfo& extent : extents) {
     Card* const cards[] = {&first, &second};
     for (int i = 0; i < 2; ++i) {
-      std::vector<PlaneRun> runs;
-      std::uint64_t offset = 0;
-      for (const PlaneRows& plane : cards[i]->paged) {
-        const std::uint64_t bytes = extent.rows * plane.row_bytes;
-        runs.push_back({&plane, extent.first * plane.row_bytes, bytes, offset});
-        offset += bytes;
-      }
+      const std::vector<PlaneRun> runs = RunsOf(cards[i]->paged, extent);
       if (absl::Status s = cards[i]->copier->CopyIn(runs, at[i], nullptr); !s.ok()) return s;
       at[i] += extent.raw_bytes;
     }

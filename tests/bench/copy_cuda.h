@@ -17,6 +17,9 @@ namespace parkade::bench {
 std::vector<PlaneRows> PlanesIn(char* memory, const StateLayout& layout, std::uint32_t tokens,
                                 std::uint32_t page_rows, std::uint64_t seed);
 
+// An extent's rows of all planes, one plane behind the other.
+std::vector<PlaneRun> RunsOf(const std::vector<PlaneRows>& planes, const ExtentInfo& extent);
+
 // Seconds for all extents between the planes and packed bytes.
 absl::StatusOr<double> TimeRows(StageCopier& copier, const std::vector<PlaneRows>& planes,
                                 const std::vector<ExtentInfo>& extents, char* packed, bool out);

@@ -47,10 +47,10 @@ class ConsumerTest(unittest.TestCase):
         cls.root = Path(cls.folder.name)
         cls.prefix = cls.root / "prefix"
         run(CMAKE, "--install", BUILD, "--component", "parkade-library", "--prefix", cls.prefix)
-        cls.library = next(cls.prefix.glob("lib*/**/libparkade.so"))
+        cls.shared_object = next(cls.prefix.glob("lib*/**/libparkade.so"))
 
     def pkg_config(self, *words):
-        path = str(self.library.parent / "pkgconfig")
+        path = str(self.shared_object.parent / "pkgconfig")
         return run("pkg-config", *words, "parkade", PKG_CONFIG_PATH=path).split()
 
     def test_installs_one_header_and_the_library(self):
@@ -59,7 +59,7 @@ class ConsumerTest(unittest.TestCase):
             for file in self.prefix.rglob("*")
             if not file.is_dir()
         )
-        libraries = self.library.parent.relative_to(self.prefix).as_posix()
+        libraries = self.shared_object.parent.relative_to(self.prefix).as_posix()
         version = self.pkg_config("--modversion")[0]
         package = f"{libraries}/cmake/parkade"
         targets = [file for file in files if file.startswith(f"{package}/parkade-targets-")]
@@ -81,7 +81,7 @@ class ConsumerTest(unittest.TestCase):
         )
 
     def test_exports_what_the_header_declares(self):
-        lines = run("nm", "--dynamic", "--defined-only", self.library).splitlines()
+        lines = run("nm", "--dynamic", "--defined-only", self.shared_object).splitlines()
         exported = {line.split()[-1] for line in lines}
         header = (self.prefix / "include/parkade/parkade.h").read_text()
         declared = set(re.findall(r"PARKADE_API [^(;]*?(parkade_\w+)\(", header))
@@ -107,7 +107,7 @@ class ConsumerTest(unittest.TestCase):
     def test_pkg_config(self):
         program = self.root / "example"
         flags = self.pkg_config("--cflags", "--libs")
-        rpath = f"-Wl,-rpath,{self.library.parent}"
+        rpath = f"-Wl,-rpath,{self.shared_object.parent}"
         source = HERE / "example_engine.c"
         run(COMPILER, *WARNINGS, source, *flags, rpath, "-o", program)
         self.assertEqual(run(program, self.root / "disk of pkg-config"), EXPECTED)

@@ -8,14 +8,13 @@
 #include <memory>
 #include <vector>
 
-#include "src/capi/byte_ranges.h"
 #include "src/capi/plane_sequence.h"
+#include "src/format/byte_ranges.h"
 #include "tests/unit/capi_engine.h"
 
 namespace parkade::test {
 namespace {
 
-using capi::ByteRanges;
 using capi::PlaneSequence;
 
 class HeldBytes : public ExtentBuffer {

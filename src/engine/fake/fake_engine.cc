@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/engine/fake/fake_rows.h"
 #include "src/engine/fake/plane_memory.h"
+#include "src/format/byte_ranges.h"
 
 namespace parkade {
 namespace {
@@ -105,7 +106,7 @@ struct FakeEngine::Impl {
   bool has_state = false;
   std::vector<std::uint16_t> placed_layers;  // all layers of `stages`, sorted
   std::vector<std::unique_ptr<fake::PlaneMemory>> memory;
-  std::vector<fake::ByteCoverage> imported;  // by plane, bytes from position 0
+  std::vector<ByteRanges> imported;  // by plane, bytes from position 0
 
   std::vector<Token> tokens;
   std::uint64_t prefix = 0;        // hash of `tokens`
@@ -189,7 +190,7 @@ void FakeEngine::Impl::Clear() {
   rows = 0;
   window_begin = 0;
   mode = Mode::kIdle;
-  for (fake::ByteCoverage& coverage : imported) coverage.Clear();
+  for (ByteRanges& coverage : imported) coverage.Clear();
   // What an import leaves out must not be found there from before. Benchmarks keep their pages:
   // an engine's memory is there from the start and is not faulted in by a restore.
   if (options.cheap_rows) return;
@@ -439,7 +440,7 @@ absl::Status FakeEngine::FinishImport(std::uint32_t tokens) {
   }
   impl.rows = tokens;
   impl.mode = Impl::Mode::kIdle;
-  for (fake::ByteCoverage& coverage : impl.imported) coverage.Clear();
+  for (ByteRanges& coverage : impl.imported) coverage.Clear();
   return absl::OkStatus();
 }
 

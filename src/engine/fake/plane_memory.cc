@@ -46,28 +46,4 @@ void PlaneMemory::CopyIn(std::uint32_t position, std::uint64_t offset, std::uint
 
 void PlaneMemory::Discard() { madvise(base_, mapped_bytes_, MADV_DONTNEED); }
 
-void ByteCoverage::Add(std::uint64_t begin, std::uint64_t end) {
-  if (begin >= end) return;
-  auto next = ranges_.upper_bound(begin);
-  if (next != ranges_.begin()) {
-    auto previous = std::prev(next);
-    if (previous->second >= begin) {
-      begin = previous->first;
-      end = std::max(end, previous->second);
-      ranges_.erase(previous);
-    }
-  }
-  while (next != ranges_.end() && next->first <= end) {
-    end = std::max(end, next->second);
-    next = ranges_.erase(next);
-  }
-  ranges_.emplace(begin, end);
-}
-
-std::uint64_t ByteCoverage::FirstGap(std::uint64_t begin, std::uint64_t end) const {
-  auto next = ranges_.upper_bound(begin);
-  if (next == ranges_.begin()) return begin;
-  return std::max(begin, std::min(end, std::prev(next)->second));
-}
-
 }  // namespace parkade::fake

@@ -1,9 +1,8 @@
-// Host memory for the rows of one plane, and the note of which bytes of it were imported.
+// Host memory for the rows of one plane.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 
 #include "parkade/image.h"
 
@@ -37,18 +36,6 @@ class PlaneMemory {
   std::uint32_t rows_;
   std::uint64_t mapped_bytes_;
   char* base_ = nullptr;
-};
-
-// Set of byte ranges, merged; exact whatever order and overlap the ranges come in.
-class ByteCoverage {
- public:
-  void Clear() { ranges_.clear(); }
-  void Add(std::uint64_t begin, std::uint64_t end);
-  // First byte of [begin, end) that was not added; `end` when all were.
-  std::uint64_t FirstGap(std::uint64_t begin, std::uint64_t end) const;
-
- private:
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // begin -> end, disjoint, not touching
 };
 
 }  // namespace parkade::fake

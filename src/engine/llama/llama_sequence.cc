@@ -51,29 +51,6 @@ void SetBytes(ggml_tensor* tensor, const char* source, std::uint64_t offset, std
 
 }  // namespace
 
-void LlamaSequence::Coverage::Add(std::uint64_t begin, std::uint64_t end) {
-  auto it = intervals_.upper_bound(begin);
-  if (it != intervals_.begin()) {
-    auto before = std::prev(it);
-    if (before->second >= begin) {
-      begin = before->first;
-      end = std::max(end, before->second);
-      it = intervals_.erase(before);
-    }
-  }
-  while (it != intervals_.end() && it->first <= end) {
-    end = std::max(end, it->second);
-    it = intervals_.erase(it);
-  }
-  intervals_[begin] = end;
-}
-
-bool LlamaSequence::Coverage::Covers(std::uint64_t begin, std::uint64_t end) const {
-  if (begin >= end) return true;
-  auto it = intervals_.upper_bound(begin);
-  return it != intervals_.begin() && std::prev(it)->second >= end;
-}
-
 LlamaSequence::LlamaSequence(std::shared_ptr<const LlamaMemoryView> view, std::int32_t sequence,
                              std::shared_ptr<const TokenPlaces> places)
     : view_(std::move(view)), sequence_(sequence), places_(std::move(places)) {}

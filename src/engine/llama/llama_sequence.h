@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "parkade/image.h"
 #include "src/engine/llama/llama_memory_view.h"
 #include "src/engine/llama/llama_state_stream.h"
+#include "src/format/byte_ranges.h"
 
 namespace parkade {
 
@@ -54,17 +54,6 @@ class LlamaSequence : public EngineSequence {
  private:
   enum class Mode { kIdle, kCapture, kImport };
 
-  // Bytes of one plane that Import has written, as disjoint intervals [begin, end).
-  class Coverage {
-   public:
-    void Add(std::uint64_t begin, std::uint64_t end);
-    bool Covers(std::uint64_t begin, std::uint64_t end) const;
-    void Clear() { intervals_.clear(); }
-
-   private:
-    std::map<std::uint64_t, std::uint64_t> intervals_;
-  };
-
   absl::Status FindAgain(RowGroup group);
   absl::Status CheckEnds(std::uint32_t tokens) const;
   absl::Status CheckImported(std::uint32_t tokens) const;
@@ -78,9 +67,9 @@ class LlamaSequence : public EngineSequence {
   const std::shared_ptr<const TokenPlaces> places_;
 
   Mode mode_ = Mode::kIdle;
-  std::uint32_t tokens_ = 0;        // of the capture or import that is running
-  std::vector<SectionRows> rows_;   // by section
-  std::vector<Coverage> imported_;  // by plane of the layout
+  std::uint32_t tokens_ = 0;          // of the capture or import that is running
+  std::vector<SectionRows> rows_;     // by section
+  std::vector<ByteRanges> imported_;  // by plane of the layout
 };
 
 }  // namespace parkade

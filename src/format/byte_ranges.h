@@ -1,4 +1,4 @@
-// Which bytes of a plane were imported.
+// Which bytes of a plane an engine has imported.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <map>
 
-namespace parkade::capi {
+namespace parkade {
 
 // Exact whatever order and overlap the ranges come in.
 class ByteRanges {
@@ -22,15 +22,18 @@ class ByteRanges {
     if (begin < end) ranges_.emplace_hint(next, begin, end);
   }
 
+  bool Covers(std::uint64_t begin, std::uint64_t end) const { return FirstGap(begin, end) >= end; }
+  void Clear() { ranges_.clear(); }
+
   // First byte of [begin, end) that was not added; `end` when all were.
   std::uint64_t FirstGap(std::uint64_t begin, std::uint64_t end) const {
     const auto next = ranges_.upper_bound(begin);
     if (next == ranges_.begin()) return begin;
-    return std::clamp(std::prev(next)->second, begin, end);
+    return std::max(begin, std::min(end, std::prev(next)->second));
   }
 
  private:
   std::map<std::uint64_t, std::uint64_t> ranges_;  // begin -> end, disjoint, not touching
 };
 
-}  // namespace parkade::capi
+}  // namespace parkade
