@@ -25,11 +25,6 @@ void Move(std::uint64_t id, std::set<Key>* from, std::set<Key>* to) {
 
 }  // namespace
 
-std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
-  const char* given = std::getenv(name);
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : otherwise;
-}
-
 void ExpectedParks::Apply(const std::string& line) {
   std::istringstream words(line);
   char what = 0;
@@ -114,7 +109,7 @@ DiskCrashTest::DiskCrashTest() {
   std::string name = DiskTestRoot() + "/parkade-crash-XXXXXX";
   root_ = mkdtemp(name.data());
   directory_ = root_ + "/tier";
-  const std::uint64_t seed = NumberFromEnvironment("PARKADE_SEED", std::random_device()());
+  const std::uint64_t seed = FromEnvironment("PARKADE_SEED", std::random_device()());
   std::cerr << "PARKADE_SEED=" << seed << "\n";
   random_.seed(seed);
 }

@@ -16,11 +16,9 @@
 #include "tests/crash/disk_crash_process.h"
 #include "tests/crash/disk_crash_worker.h"
 #include "tests/support/disk_checks.h"
+#include "tests/support/environment.h"
 
 namespace parkade::test {
-
-// The number in the environment, or `otherwise`.
-std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise);
 
 // Failpoints of the tier's work, and of opening a directory where rows and files differ.
 inline constexpr const char* kCrashPoints[] = {

@@ -10,7 +10,7 @@ namespace {
 TEST_F(DiskCrashTest, AtEveryStep) { EndAtEveryStep(); }
 
 TEST_F(DiskCrashTest, AtRandomMoments) {
-  const std::uint64_t rounds = NumberFromEnvironment("PARKADE_CRASH_ROUNDS", 50);
+  const std::uint64_t rounds = FromEnvironment("PARKADE_CRASH_ROUNDS", 50);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     WorkForLines(1 + random_() % 120);

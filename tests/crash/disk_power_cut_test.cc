@@ -23,7 +23,7 @@ class DiskPowerCutTest : public DiskCrashTest, public ::testing::WithParamInterf
 TEST_P(DiskPowerCutTest, AtEveryStep) { EndAtEveryStep(); }
 
 TEST_P(DiskPowerCutTest, AtRandomMoments) {
-  const std::uint64_t rounds = NumberFromEnvironment("PARKADE_CRASH_ROUNDS", 50) / 2;
+  const std::uint64_t rounds = FromEnvironment("PARKADE_CRASH_ROUNDS", 50) / 2;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     CutBefore(1 + random_() % 1500);
