@@ -1,4 +1,3 @@
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +15,12 @@ class HostCopier : public StageCopier {
 
   absl::Status CopyOut(absl::Span<const PlaneRun> runs, char* host) override {
     if (absl::Status s = ExpandRuns(runs, &blocks_); !s.ok()) return s;
+    PieceCopier pieces;
     for (const CopyBlock& block : blocks_) {
       char* to = host + block.host_offset;
       const char* from = block.device;
       for (std::uint64_t row = 0; row < block.rows; ++row) {
-        std::memcpy(to, from, block.width);
+        pieces.Add(to, from, block.width);
         to += block.width;
         from += block.stride;
       }
@@ -31,11 +31,12 @@ class HostCopier : public StageCopier {
   absl::Status CopyIn(absl::Span<const PlaneRun> runs, const char* host,
                       std::shared_ptr<const void> /*owner*/) override {
     if (absl::Status s = ExpandRuns(runs, &blocks_); !s.ok()) return s;
+    PieceCopier pieces;
     for (const CopyBlock& block : blocks_) {
       char* to = block.device;
       const char* from = host + block.host_offset;
       for (std::uint64_t row = 0; row < block.rows; ++row) {
-        CopyToRest(to, from, block.width);
+        pieces.Add(to, from, block.width);
         to += block.stride;
         from += block.width;
       }

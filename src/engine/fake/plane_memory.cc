@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "src/device/host_copy.h"
 
@@ -31,8 +30,8 @@ void PlaneMemory::CopyOut(std::uint32_t position, std::uint64_t offset, std::uin
   const std::uint64_t size = row_bytes_ * rows_;
   const std::uint64_t from = (position % rows_ * row_bytes_ + offset) % size;
   const std::uint64_t head = std::min(bytes, size - from);
-  std::memcpy(to, base_ + from, head);
-  std::memcpy(to + head, base_, bytes - head);
+  CopyToRest(to, base_ + from, head);
+  CopyToRest(to + head, base_, bytes - head);
 }
 
 void PlaneMemory::CopyIn(std::uint32_t position, std::uint64_t offset, std::uint64_t bytes,
