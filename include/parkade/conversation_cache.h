@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "parkade/engine.h"
 #include "parkade/events.h"
+#include "parkade/host_memory.h"
 #include "parkade/identity.h"
 #include "parkade/image.h"
 #include "parkade/options.h"
@@ -174,7 +175,8 @@ struct TierInfo {
 struct QueueInfo {
   std::uint64_t spill_queue_bytes = 0;
   std::uint64_t capture_bytes = 0;
-  std::uint64_t index_bytes = 0;  // index and catalogue
+  std::uint64_t index_bytes = 0;        // index and catalogue
+  std::uint64_t host_memory_bytes = 0;  // got by UseHostMemory
   // Listed and stored, but not found any more: the index had no room for their pages.
   std::uint32_t unindexed_conversations = 0;
 };
@@ -245,6 +247,10 @@ class ConversationCache {
   // Name of the first field in which two registered identities differ; empty: none, or unknown.
   virtual std::string DifferentField(const Digest128& wanted, const Digest128& stored) const = 0;
   virtual absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) = 0;
+  // From now on buffers, and what the RAM tier keeps of them, are in this memory as far as it goes:
+  // the budget's size at most, got ahead by a thread of the cache. Only the first call has an
+  // effect. Buffers that an engine keeps must be let go before the cache closes.
+  virtual void UseHostMemory(std::shared_ptr<HostMemory> memory) = 0;
   // Waits until the queue is empty or the time is over; what is left is dropped and counted.
   virtual void Drain(std::int64_t deadline_ms) = 0;
 };

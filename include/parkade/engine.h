@@ -54,6 +54,9 @@ class EngineSequence {
                                     const ExtentBytes& raw) {
     return Import(stored, extent, absl::Span<const char>(raw->data(), raw->size()));
   }
+  // The engine may do other work until the next call: copies that this could meet must be done. On
+  // error the sequence is to be cleared.
+  virtual absl::Status PauseImport() { return absl::OkStatus(); }
   // Keeps [0, tokens) (at most what BeginImport placed; equal to it when the model has window
   // planes or recurrent state) and checks that memory agrees. On error the sequence is empty.
   virtual absl::Status FinishImport(std::uint32_t tokens) = 0;

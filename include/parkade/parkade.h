@@ -198,8 +198,9 @@ typedef struct parkade_sequence_options {
   size_t plane_count;
 } parkade_sequence_options;
 
-/* A CUDA stage takes 16 MiB of its card's memory, and up to as much that is page-locked.
- * UNSUPPORTED: this build is without CUDA; UNAVAILABLE: no such card, or no driver. */
+/* The first CUDA stage on a card and stream takes 16 MiB of the card's memory, which all sequences
+ * share. From then on buffers and what the RAM tier keeps are page-locked, as far as the system and
+ * ram_mib allow. UNSUPPORTED: this build is without CUDA; UNAVAILABLE: no such card or driver. */
 PARKADE_API parkade_status parkade_sequence_open(parkade_model* model,
                                                  const parkade_sequence_options* options,
                                                  parkade_sequence** sequence);
@@ -363,6 +364,7 @@ typedef struct parkade_stats {
   uint64_t budget_bytes[PARKADE_SOURCES];
   uint64_t queue_bytes; /* captured, and not yet where it stays */
   uint64_t index_bytes;
+  uint64_t page_locked_bytes; /* for cards: a part of ram_mib, whether it is in use or not */
 } parkade_stats;
 PARKADE_API parkade_status parkade_get_stats(parkade_cache* cache, parkade_stats* stats);
 

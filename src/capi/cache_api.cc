@@ -168,6 +168,7 @@ parkade_stats StatsOf(const ConversationCache& cache, const EventCounts::Counts&
   const QueueInfo queue = cache.Queue();
   stats.queue_bytes = queue.spill_queue_bytes;
   stats.index_bytes = queue.index_bytes;
+  stats.page_locked_bytes = queue.host_memory_bytes;
   return stats;
 }
 

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "src/device/cuda_copier.h"
+#include "src/device/cuda_memory.h"
+
 namespace parkade::capi {
 namespace {
 
@@ -12,6 +15,23 @@ constexpr std::int64_t kCloseDrainMs = 5000;
 absl::StatusOr<ConversationCache*> CacheBody::cache() const {
   if (cache_ == nullptr) return absl::FailedPreconditionError("the cache is closed");
   return cache_.get();
+}
+
+absl::StatusOr<std::shared_ptr<StageCopier>> CacheBody::CopierOf(int card, void* stream) {
+  const std::pair<int, void*> key(card, stream);
+  {
+    absl::MutexLock lock(&mu_);
+    if (std::shared_ptr<StageCopier> known = copiers_[key].lock()) return known;
+  }
+  absl::StatusOr<std::unique_ptr<StageCopier>> made = NewCudaCopier(card, stream);
+  if (!made.ok()) return made.status();
+  // Not locked, it would be copied twice; that is slower and no error.
+  absl::StatusOr<std::shared_ptr<HostMemory>> memory = NewCudaHostMemory(card);
+  if (memory.ok() && cache_ != nullptr) cache_->UseHostMemory(*std::move(memory));
+  std::shared_ptr<StageCopier> copier = *std::move(made);
+  absl::MutexLock lock(&mu_);
+  copiers_[key] = copier;
+  return copier;
 }
 
 void CacheBody::Add(parkade_restore* restore) {

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,6 +31,10 @@ class CacheBody {
   // FailedPrecondition: it is closed.
   absl::StatusOr<ConversationCache*> cache() const;
 
+  // Of a card and the engine's stream there; all sequences share it. From the first one on buffers
+  // are in memory that is page-locked for the card.
+  absl::StatusOr<std::shared_ptr<StageCopier>> CopierOf(int card, void* stream);
+
   void Add(parkade_restore* restore);
   void Drop(parkade_restore* restore);
   void Close();
@@ -38,6 +44,8 @@ class CacheBody {
   std::unique_ptr<ConversationCache> cache_;  // null: closed
   absl::Mutex mu_;
   std::set<parkade_restore*> restores_ ABSL_GUARDED_BY(mu_);
+  // As long as a sequence has them.
+  std::map<std::pair<int, void*>, std::weak_ptr<StageCopier>> copiers_ ABSL_GUARDED_BY(mu_);
 };
 
 struct ModelBody {

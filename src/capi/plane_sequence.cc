@@ -26,13 +26,13 @@ std::uint32_t LatestWindowBegin(const StateLayout& layout, std::uint32_t tokens)
 }  // namespace
 
 PlaneSequence::PlaneSequence(StateLayout layout, StageMap stages,
-                             std::vector<std::unique_ptr<StageCopier>> copiers)
+                             std::vector<std::shared_ptr<StageCopier>> copiers)
     : layout_(std::move(layout)), stages_(std::move(stages)), copiers_(std::move(copiers)) {}
 
 PlaneSequence::~PlaneSequence() { Close(); }
 
 absl::StatusOr<std::unique_ptr<PlaneSequence>> PlaneSequence::Create(
-    StateLayout layout, StageMap stages, std::vector<std::unique_ptr<StageCopier>> copiers) {
+    StateLayout layout, StageMap stages, std::vector<std::shared_ptr<StageCopier>> copiers) {
   std::unique_ptr<PlaneSequence> sequence(
       new PlaneSequence(std::move(layout), std::move(stages), std::move(copiers)));
   absl::Status mapped = sequence->MapLayers();
@@ -102,7 +102,7 @@ absl::Status PlaneSequence::TakeDeviceError() { return std::exchange(device_erro
 
 absl::Status PlaneSequence::WaitAll() {
   absl::Status first;
-  for (const std::unique_ptr<StageCopier>& copier : copiers_) {
+  for (const std::shared_ptr<StageCopier>& copier : copiers_) {
     absl::Status waited = Note(copier->Wait());
     if (first.ok()) first = std::move(waited);
   }

@@ -21,9 +21,10 @@ namespace parkade::capi {
 // compatible.
 class PlaneSequence : public EngineSequence {
  public:
-  // One copier a stage. InvalidArgument: the stages do not have each layer of the layout once.
+  // One copier a stage; sequences may share them. InvalidArgument: the stages do not have each
+  // layer of the layout once.
   static absl::StatusOr<std::unique_ptr<PlaneSequence>> Create(
-      StateLayout layout, StageMap stages, std::vector<std::unique_ptr<StageCopier>> copiers);
+      StateLayout layout, StageMap stages, std::vector<std::shared_ptr<StageCopier>> copiers);
   ~PlaneSequence() override;
 
   // One for each plane of the layout. FailedPrecondition inside an import.
@@ -59,7 +60,7 @@ class PlaneSequence : public EngineSequence {
   enum class Mode { kIdle, kCapture, kImport };
 
   PlaneSequence(StateLayout layout, StageMap stages,
-                std::vector<std::unique_ptr<StageCopier>> copiers);
+                std::vector<std::shared_ptr<StageCopier>> copiers);
 
   absl::Status MapLayers();
   // Positions of a plane's rows that [0, tokens) with window rows from `window_begin` on stand for.
@@ -82,7 +83,7 @@ class PlaneSequence : public EngineSequence {
 
   const StateLayout layout_;
   const StageMap stages_;
-  const std::vector<std::unique_ptr<StageCopier>> copiers_;
+  const std::vector<std::shared_ptr<StageCopier>> copiers_;
   std::vector<std::size_t> stage_of_;  // by plane
   std::vector<PlaneRows> planes_;      // by plane; empty: not set
   bool closed_ = false;

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/capi/border.h"
 #include "src/capi/handles.h"
-#include "src/device/cuda_copier.h"
 #include "src/format/checksum.h"
 
 namespace parkade::capi {
@@ -132,12 +131,13 @@ absl::Status OpenModel(const parkade_cache* cache, const parkade_model_options* 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StageCopier>> CopierFor(const parkade_stage& stage) {
+absl::StatusOr<std::shared_ptr<StageCopier>> CopierFor(CacheBody& cache,
+                                                       const parkade_stage& stage) {
   switch (NumberOf(stage.device)) {
     case PARKADE_HOST:
-      return NewHostCopier();
+      return std::shared_ptr<StageCopier>(NewHostCopier());
     case PARKADE_CUDA:
-      return NewCudaCopier(stage.ordinal, stage.stream);
+      return cache.CopierOf(stage.ordinal, stage.stream);
   }
   return absl::InvalidArgumentError("no such device");
 }
@@ -205,11 +205,11 @@ absl::Status OpenSequence(const parkade_model* model, const parkade_sequence_opt
     return absl::InvalidArgumentError("a sequence has stages");
   }
   StageMap stages;
-  std::vector<std::unique_ptr<StageCopier>> copiers;
+  std::vector<std::shared_ptr<StageCopier>> copiers;
   for (std::size_t i = 0; i < options->stage_count; ++i) {
     const parkade_stage& stage = options->stages[i];
     if (stage.layers == nullptr && stage.layer_count > 0) return NullArgument("layers");
-    absl::StatusOr<std::unique_ptr<StageCopier>> copier = CopierFor(stage);
+    absl::StatusOr<std::shared_ptr<StageCopier>> copier = CopierFor(*model->body->cache, stage);
     if (!copier.ok()) return copier.status();
     Stage own;
     own.device = stage.name != nullptr ? stage.name : (*copier)->name();

@@ -28,6 +28,9 @@ constexpr std::uint64_t kPieceBytes = 64u << 10;
 constexpr std::size_t kMostPieces = 8192;
 // From here on a copy of its own costs no more than the way through a chunk.
 constexpr std::uint64_t kDirectBytes = 512u << 10;
+// Between half and all of so much of that is under way when a call returns: whoever has a budget
+// of time must notice what it costs.
+constexpr std::uint64_t kMostDirectBytes = 32u << 20;
 
 // Owners of memory that the card still reads.
 class Owners {
@@ -103,8 +106,9 @@ class CudaCopier : public StageCopier {
     CudaStream copies;
     CudaStream kernels;
     CudaStream releases;
-    CudaEvent engine;   // what the engine had queued
-    CudaEvent ordered;  // between copies that go directly and kernels
+    CudaEvent engine;                 // what the engine had queued
+    CudaEvent ordered;                // between copies that go directly and kernels
+    std::array<CudaEvent, 2> direct;  // of copies that go directly, every half of what may wait
     std::array<Chunk, kChunks> chunks;
   };
   // One call's way.
@@ -118,6 +122,7 @@ class CudaCopier : public StageCopier {
   absl::Status Begin();
   absl::Status Move(const Call& call);
   absl::Status MoveDirectly(const Call& call, const CopyBlock& block);
+  absl::Status BoundDirect(std::uint64_t bytes);
   absl::Status MovePacked(const Call& call, absl::Span<const CopyBlock> pieces);
   absl::Status MoveChunk(const Call& call, absl::Span<const CopyBlock> pieces);
   absl::Status PackOut(const Call& call, Chunk& chunk, std::uint32_t count, std::uint64_t offset,
@@ -136,6 +141,8 @@ class CudaCopier : public StageCopier {
   Owners owners_;
   std::unique_ptr<Resources> card_;
   std::size_t next_ = 0;
+  std::uint64_t direct_bytes_ = 0;  // since one of `direct` was recorded
+  std::size_t next_direct_ = 0;
   std::vector<CopyBlock> blocks_;
   absl::Status broken_;
 };
@@ -154,7 +161,8 @@ absl::Status CudaCopier::Open() {
   for (CudaStream* stream : {&card_->copies, &card_->kernels, &card_->releases}) {
     PARKADE_CUDA(cudaStreamCreateWithFlags(stream->out(), cudaStreamNonBlocking), "a stream");
   }
-  std::vector<CudaEvent*> events = {&card_->engine, &card_->ordered};
+  std::vector<CudaEvent*> events = {&card_->engine, &card_->ordered, &card_->direct[0],
+                                    &card_->direct[1]};
   for (Chunk& chunk : card_->chunks) {
     PARKADE_CUDA(cudaMalloc(chunk.packed.out(), kChunkBytes), "memory for a chunk");
     PARKADE_CUDA(cudaHostAlloc(chunk.table.out(), kMostPieces * sizeof(CopyBlock),
@@ -189,13 +197,18 @@ absl::Status CudaCopier::Begin() {
   return absl::OkStatus();
 }
 
-bool IsPinned(const void* host) {
+cudaPointerAttributes AttributesOf(const void* memory) {
   cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, host) != cudaSuccess) {
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
     (void)cudaGetLastError();  // swallow: older drivers say so of memory they don't know
-    return false;
+    attributes.type = cudaMemoryTypeUnregistered;
   }
-  return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeManaged;
+  return attributes;
+}
+
+bool IsPinned(const void* host) {
+  const cudaMemoryType type = AttributesOf(host).type;
+  return type == cudaMemoryTypeHost || type == cudaMemoryTypeManaged;
 }
 
 absl::Status CudaCopier::CopyOut(absl::Span<const PlaneRun> runs, char* host) {
@@ -272,7 +285,19 @@ absl::Status CudaCopier::MoveDirectly(const Call& call, const CopyBlock& block) 
                                  cudaMemcpyHostToDevice, copies),
                  "copying in");
   }
-  return Follow(copies, card_->ordered, kernels);
+  if (absl::Status s = Follow(copies, card_->ordered, kernels); !s.ok()) return s;
+  return BoundDirect(block.width);
+}
+
+absl::Status CudaCopier::BoundDirect(std::uint64_t bytes) {
+  direct_bytes_ += bytes;
+  if (direct_bytes_ < kMostDirectBytes / 2) return absl::OkStatus();
+  direct_bytes_ = 0;
+  PARKADE_CUDA(cudaEventRecord(card_->direct[next_direct_].get(), card_->copies.get()), "an event");
+  next_direct_ = 1 - next_direct_;
+  // Of the half before; it has happened where there was none.
+  PARKADE_CUDA(cudaEventSynchronize(card_->direct[next_direct_].get()), "copying");
+  return absl::OkStatus();
 }
 
 absl::Status CudaCopier::MovePacked(const Call& call, absl::Span<const CopyBlock> pieces) {
@@ -397,6 +422,13 @@ absl::StatusOr<std::unique_ptr<StageCopier>> NewCudaCopier(int device, void* str
   auto copier = std::make_unique<CudaCopier>(device, static_cast<cudaStream_t>(stream));
   if (absl::Status s = copier->Open(); !s.ok()) return s;
   return copier;
+}
+
+int CudaDeviceOf(const void* memory) {
+  const cudaPointerAttributes attributes = AttributesOf(memory);
+  const bool there =
+      attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  return there ? attributes.device : -1;
 }
 
 }  // namespace parkade

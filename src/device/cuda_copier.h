@@ -17,4 +17,8 @@ namespace parkade {
 // memory for the buffers.
 absl::StatusOr<std::unique_ptr<StageCopier>> NewCudaCopier(int device, void* stream);
 
+// The card in whose memory `memory` is, as its CUDA ordinal; -1: it is in no card's, or this build
+// is without CUDA.
+int CudaDeviceOf(const void* memory);
+
 }  // namespace parkade

@@ -54,30 +54,39 @@ bool IsKept(std::size_t capacity) {
 
 class BufferPool::Block : public ExtentBuffer {
  public:
-  Block(std::shared_ptr<BufferPool> pool, char* data, std::size_t size, std::size_t capacity,
+  Block(std::shared_ptr<BufferPool> pool, Memory memory, std::size_t size, std::size_t capacity,
         bool charged)
-      : ExtentBuffer(data, size), pool_(std::move(pool)), capacity_(capacity), charged_(charged) {}
-  ~Block() override { pool_->Return(data(), capacity_, charged_); }
+      : ExtentBuffer(memory.data, size),
+        pool_(std::move(pool)),
+        memory_(memory),
+        capacity_(capacity),
+        charged_(charged) {}
+  ~Block() override { pool_->Return(memory_, capacity_, charged_); }
   void Uncharge() {
     if (charged_.exchange(false)) pool_->Discharge(capacity_);
   }
 
  private:
   std::shared_ptr<BufferPool> pool_;
+  const Memory memory_;
   std::size_t capacity_;
   std::atomic<bool> charged_;
 };
 
-std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes, Pages pages) {
+std::shared_ptr<BufferPool> BufferPool::Create(std::uint64_t limit_bytes, Pages pages,
+                                               std::shared_ptr<HostArena> arena) {
   // A small pool has no room to be wasteful.
   if (limit_bytes < 2 * kLargeBlockBytes) pages = Pages::kOrdinary;
-  return std::shared_ptr<BufferPool>(new BufferPool(limit_bytes, pages));
+  return std::shared_ptr<BufferPool>(new BufferPool(limit_bytes, pages, std::move(arena)));
 }
 
-BufferPool::~BufferPool() {
+BufferPool::~BufferPool() { DropSpares(); }
+
+void BufferPool::DropSpares() {
   absl::MutexLock lock(&mu_);
-  for (const auto& [capacity, blocks] : spare_) {
-    for (char* block : blocks) munmap(block, capacity);
+  while (!spare_.empty()) {
+    const std::size_t capacity = spare_.begin()->first;
+    munmap(TakeSpare(capacity), capacity);
   }
 }
 
@@ -100,29 +109,44 @@ char* BufferPool::TakeSpare(std::size_t capacity) {
   return block;
 }
 
+BufferPool::Memory BufferPool::TakeFromArena(std::size_t bytes) const {
+  if (arena_ == nullptr) return {};
+  char* memory = arena_->TryTake(bytes);
+  return memory == nullptr ? Memory() : Memory{memory, std::max<std::size_t>(bytes, 1), 0};
+}
+
 // Spare blocks are part of what the limit bounds.
-char* BufferPool::Charge(std::size_t capacity) {
-  char* block = TakeSpare(capacity);
+BufferPool::Memory BufferPool::Charge(std::size_t bytes, std::size_t capacity) {
+  Memory memory = TakeFromArena(bytes);
+  if (memory.data == nullptr) memory = {TakeSpare(capacity), 0, 0};
   charged_ += capacity;
   while (spare_bytes_ > 0 && charged_ + spare_bytes_ > limit_bytes_) {
     const std::size_t largest = spare_.rbegin()->first;
     munmap(TakeSpare(largest), largest);
   }
-  return block;
+  return memory;
 }
 
-void BufferPool::Return(char* data, std::size_t capacity, bool charged) {
+void BufferPool::Return(Memory memory, std::size_t capacity, bool charged) {
+  // What the arena lacked is not kept: its memory is the better one.
+  const bool keep = arena_ == nullptr || !arena_->in_use();
+  if (memory.noted_bytes > 0) {
+    arena_->NoteOrdinary(-static_cast<std::int64_t>(memory.noted_bytes));
+  }
   {
     absl::MutexLock lock(&mu_);
+    // In one step with the charge: who waits for that finds the memory, too.
+    if (memory.arena_bytes > 0) arena_->Return(memory.data, memory.arena_bytes);
     if (charged) charged_ -= capacity;
+    if (memory.arena_bytes > 0) return;
     const std::uint64_t spare = spare_bytes_ + capacity;
-    if (IsKept(capacity) && spare <= kSpareBytes && charged_ + spare <= limit_bytes_) {
-      spare_[capacity].push_back(data);
+    if (keep && IsKept(capacity) && spare <= kSpareBytes && charged_ + spare <= limit_bytes_) {
+      spare_[capacity].push_back(memory.data);
       spare_bytes_ = spare;
       return;
     }
   }
-  munmap(data, capacity);
+  munmap(memory.data, capacity);
 }
 
 void BufferPool::Discharge(std::size_t capacity) {
@@ -130,33 +154,37 @@ void BufferPool::Discharge(std::size_t capacity) {
   charged_ -= capacity;
 }
 
-std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t capacity, char* block,
-                                               bool charged) {
-  if (block == nullptr) {
+std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t capacity,
+                                               Memory memory, bool charged) {
+  if (memory.data == nullptr) {
     const bool large = charged && pages_ == Pages::kLarge && capacity == kLargeBlockBytes;
-    block = large ? MapLargePages(capacity) : MapMemory(capacity);
+    memory = {large ? MapLargePages(capacity) : MapMemory(capacity), 0, 0};
   }
-  if (block == nullptr) {
+  if (memory.data == nullptr) {
     if (charged) Discharge(capacity);
     return nullptr;
   }
-  return std::make_shared<Block>(shared_from_this(), block, bytes, capacity, charged);
+  if (memory.arena_bytes == 0 && arena_ != nullptr && arena_->in_use()) {
+    memory.noted_bytes = bytes;
+    arena_->NoteOrdinary(static_cast<std::int64_t>(bytes));
+  }
+  return std::make_shared<Block>(shared_from_this(), memory, bytes, capacity, charged);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::TryAllocate(std::size_t bytes) {
   const std::size_t capacity = CapacityFor(bytes, true);
-  char* block = nullptr;
+  Memory memory;
   {
     absl::MutexLock lock(&mu_);
     if (shut_ || charged_ + capacity > limit_bytes_) return nullptr;
-    block = Charge(capacity);
+    memory = Charge(bytes, capacity);
   }
-  return Make(bytes, capacity, block, true);
+  return Make(bytes, capacity, memory, true);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
   const std::size_t capacity = CapacityFor(bytes, true);
-  char* block = nullptr;
+  Memory memory;
   {
     absl::MutexLock lock(&mu_);
     if (capacity > limit_bytes_) return nullptr;
@@ -165,19 +193,19 @@ std::shared_ptr<ExtentBuffer> BufferPool::Allocate(std::size_t bytes) {
     };
     mu_.Await(absl::Condition(&fits));
     if (shut_) return nullptr;
-    block = Charge(capacity);
+    memory = Charge(bytes, capacity);
   }
-  return Make(bytes, capacity, block, true);
+  return Make(bytes, capacity, memory, true);
 }
 
 std::shared_ptr<ExtentBuffer> BufferPool::AllocateUncharged(std::size_t bytes) {
   const std::size_t capacity = CapacityFor(bytes, false);
-  char* block = nullptr;
-  {
+  Memory memory = TakeFromArena(bytes);
+  if (memory.data == nullptr && pages_ == Pages::kOrdinary) {
     absl::MutexLock lock(&mu_);
-    if (pages_ == Pages::kOrdinary) block = TakeSpare(capacity);
+    memory = {TakeSpare(capacity), 0, 0};
   }
-  return Make(bytes, capacity, block, false);
+  return Make(bytes, capacity, memory, false);
 }
 
 void BufferPool::Uncharge(const ExtentBytes& buffer) {

@@ -3,7 +3,8 @@
 // A pool is an account with a limit, not a fixed arena: a buffer is charged to it from allocation
 // until its last owner drops it, or until Uncharge, when a tier takes it into its own account.
 // Blocks of up to an extent's size, rounded up to a power of two, are kept and used again, so that
-// a restore touches few pages; others go back to the system.
+// a restore touches few pages; others go back to the system. Where there is an arena with memory
+// that devices copy from fast, blocks come from there as long as it has some.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +12,13 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "parkade/image.h"
+#include "src/manager/host_arena.h"
 
 namespace parkade {
 
@@ -28,7 +31,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   // below two such blocks is kOrdinary.
   enum class Pages { kOrdinary, kLarge };
   static std::shared_ptr<BufferPool> Create(std::uint64_t limit_bytes,
-                                            Pages pages = Pages::kOrdinary);
+                                            Pages pages = Pages::kOrdinary,
+                                            std::shared_ptr<HostArena> arena = nullptr);
   ~BufferPool();
 
   // Null when the limit would be passed.
@@ -43,6 +47,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   // Takes a buffer off this pool's account; its memory lives on. Does nothing for others. Not for
   // large pages: their owner would hold more than it counts.
   static void Uncharge(const ExtentBytes& buffer);
+  // Gives kept blocks back to the system.
+  void DropSpares();
 
   std::uint64_t charged_bytes() const;
   std::uint64_t limit_bytes() const { return limit_bytes_; }
@@ -50,20 +56,29 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
 
  private:
   class Block;
-  BufferPool(std::uint64_t limit_bytes, Pages pages) : limit_bytes_(limit_bytes), pages_(pages) {}
-  // `block`: memory of that capacity, or null for new one.
-  std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, std::size_t capacity, char* block,
+  struct Memory {
+    char* data = nullptr;
+    std::size_t arena_bytes = 0;  // 0: it is not the arena's
+    std::size_t noted_bytes = 0;  // what the arena lacked
+  };
+  BufferPool(std::uint64_t limit_bytes, Pages pages, std::shared_ptr<HostArena> arena)
+      : limit_bytes_(limit_bytes), pages_(pages), arena_(std::move(arena)) {}
+  // `memory`: of that capacity, or null for new one.
+  std::shared_ptr<ExtentBuffer> Make(std::size_t bytes, std::size_t capacity, Memory memory,
                                      bool charged);
   std::size_t CapacityFor(std::size_t bytes, bool charged) const;
-  // Charges and returns a kept block of that capacity; null when there is none.
-  char* Charge(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Charges and returns memory that is there already; null when there is none.
+  Memory Charge(std::size_t bytes, std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null: the arena has none, or there is none.
+  Memory TakeFromArena(std::size_t bytes) const;
   char* TakeSpare(std::size_t capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends a block's charge and life in one step: who waits for the room finds the block, too.
-  void Return(char* data, std::size_t capacity, bool charged);
+  void Return(Memory memory, std::size_t capacity, bool charged);
   void Discharge(std::size_t capacity);
 
   const std::uint64_t limit_bytes_;
   const Pages pages_;
+  const std::shared_ptr<HostArena> arena_;  // may be null
   mutable absl::Mutex mu_;
   std::uint64_t charged_ ABSL_GUARDED_BY(mu_) = 0;
   bool shut_ ABSL_GUARDED_BY(mu_) = false;

@@ -20,6 +20,11 @@ struct ToldState {
   absl::Time time = absl::InfinitePast();
 };
 
+// Slabs of the arena; smaller ones where there are not to be many.
+constexpr std::size_t kSlabBytes = 64 * kMib;
+constexpr std::size_t kSmallSlabBytes = 16 * kMib;
+constexpr std::uint64_t kSmallArenaBytes = 1024 * kMib;
+
 std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divisor,
                     std::uint64_t least) {
   if (options.ram_budget_bytes == 0) return wanted;
@@ -60,6 +65,19 @@ std::optional<std::uint32_t> FirstOutOfChain(const Conversation& conversation) {
   return std::nullopt;
 }
 
+std::shared_ptr<HostArena> MakeArena(const CacheOptions& options, EventSink* sink) {
+  HostArena::Options arena;
+  // Of the buffers; a RAM tier raises it, see AdjustRamBudget.
+  arena.limit_bytes = options.capture_buffer_bytes + options.read_buffer_bytes;
+  const bool small = options.ram_budget_bytes < kSmallArenaBytes;
+  arena.slab_bytes = small ? kSmallSlabBytes : kSlabBytes;
+  arena.ahead_bytes = 2 * arena.slab_bytes;
+  arena.tell = [sink](bool warning, const std::string& line) {
+    sink->Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line);
+  };
+  return std::make_shared<HostArena>(std::move(arena));
+}
+
 // One line when a tier begins or ends to be of use; one that comes and goes is told of now and
 // then. `told`: what was said last.
 void TellState(TierKind tier, const std::string& state, ToldState* told, EventSink* sink) {
@@ -90,8 +108,10 @@ CacheImpl::CacheImpl(const CacheOptions& options, std::vector<std::unique_ptr<Ti
     : options_(options),
       tiers_(std::move(tiers)),
       sink_(sink),
-      capture_pool_(BufferPool::Create(options.capture_buffer_bytes)),
-      read_pool_(BufferPool::Create(options.read_buffer_bytes, BufferPool::Pages::kLarge)),
+      arena_(MakeArena(options, sink)),
+      capture_pool_(
+          BufferPool::Create(options.capture_buffer_bytes, BufferPool::Pages::kOrdinary, arena_)),
+      read_pool_(BufferPool::Create(options.read_buffer_bytes, BufferPool::Pages::kLarge, arena_)),
       tokens_(TokenCacheBytes(options)) {
   for (std::size_t i = 0; i < tiers_.size(); ++i) {
     if (tiers_[i]->kind() == TierKind::kRam) ram_tier_ = static_cast<int>(i);
@@ -121,6 +141,7 @@ CacheImpl::~CacheImpl() {
   read_pool_->Shutdown();
   for (std::thread& thread : threads_) thread.join();
   capture_pool_->Shutdown();
+  arena_->Stop();
   // Operations that nobody finished hold buffers of our pools, which outlive us.
   absl::MutexLock lock(&reader_mu_);
   to_plan_.clear();
@@ -350,16 +371,29 @@ void CacheImpl::Touch(Handle handle, bool hit) {
   catalogue_.Touch(handle, last_touch_unix_ms_, hit);
 }
 
-// Index, buffers and tokens are counted first; images get the rest.
+// Index, buffers and tokens are counted first; images get the rest. Of the arena's slabs and what
+// it lacked only holes are not counted so: when they take memory beyond all that, images give way.
 void CacheImpl::AdjustRamBudget() {
   if (ram_tier_ < 0) return;
+  const std::uint64_t pools = capture_pool_->limit_bytes() + read_pool_->limit_bytes();
+  const HostArena::Counts counts = arena_->counts();
   std::uint64_t budget = 0;
   {
     absl::MutexLock lock(&mu_);
     const std::uint64_t fixed = buffer_bytes_ + catalogue_.memory_bytes();
     budget = ram_budget_bytes_ > fixed ? ram_budget_bytes_ - fixed : 0;
   }
+  arena_->SetLimit(budget + pools);
+  const std::uint64_t held = counts.slab_bytes + counts.ordinary_bytes;
+  budget -= std::min(budget, held - std::min(held, budget + pools));
   tiers_[ram_tier_]->SetBudget(budget);
+}
+
+void CacheImpl::UseHostMemory(std::shared_ptr<HostMemory> memory) {
+  arena_->Use(std::move(memory));
+  // They would never be used again.
+  capture_pool_->DropSpares();
+  read_pool_->DropSpares();
 }
 
 void CacheImpl::HousekeepingLoop() {

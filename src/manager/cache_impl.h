@@ -81,6 +81,7 @@ class CacheImpl : public ConversationCache {
   absl::StatusOr<SavedSession> FindSession(const std::string& name) override;
   std::string DifferentField(const Digest128& wanted, const Digest128& stored) const override;
   absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) override;
+  void UseHostMemory(std::shared_ptr<HostMemory> memory) override;
   void Drain(std::int64_t deadline_ms) override;
 
   // Serving thread's half of a restore; see restore.cc.
@@ -169,6 +170,8 @@ class CacheImpl : public ConversationCache {
 
   // ---- restore.cc ----
   Restore::State EndRestore(RestoreOp* op, Restore::State state, std::string_view why);
+  Restore::State FailRestore(RestoreOp* op, EngineSequence& sequence, const absl::Status& status);
+  Restore::State StepReading(RestoreOp* op, EngineSequence& sequence, absl::Duration budget);
   absl::Status ImportReady(RestoreOp* op, EngineSequence& sequence, absl::Time deadline,
                            bool* more);
 
@@ -437,7 +440,8 @@ class CacheImpl : public ConversationCache {
   int durable_tier_ = -1;
   int shared_tier_ = -1;
   Digest128 secret_;
-  std::uint64_t buffer_bytes_ = 0;  // all that is not index, images or queue
+  std::uint64_t buffer_bytes_ = 0;          // all that is not index, images or queue
+  const std::shared_ptr<HostArena> arena_;  // of both pools
   std::shared_ptr<BufferPool> capture_pool_;
   std::shared_ptr<BufferPool> read_pool_;
   TokenCache tokens_;
@@ -466,13 +470,7 @@ class CacheImpl : public ConversationCache {
   std::uint32_t unindexed_logged_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time index_log_time_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::deque<LookupRecord> lookups_ ABSL_GUARDED_BY(mu_);
-  // How the last prompts began, newest first. A change within the first page leaves no match to
-  // compare with.
-  struct PromptFront {
-    Digest128 identity;
-    std::vector<Token> tokens;
-  };
-  std::deque<PromptFront> fronts_ ABSL_GUARDED_BY(mu_);
+  std::deque<PromptFront> fronts_ ABSL_GUARDED_BY(mu_);  // the newest first
   std::int64_t last_touch_unix_ms_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool sealer_done_ ABSL_GUARDED_BY(mu_) = false;

@@ -157,6 +157,7 @@ std::vector<TierInfo> CacheImpl::Tiers() const {
 QueueInfo CacheImpl::Queue() const {
   QueueInfo info;
   info.capture_bytes = capture_pool_->charged_bytes();
+  info.host_memory_bytes = arena_->counts().slab_bytes;
   absl::MutexLock lock(&mu_);
   info.spill_queue_bytes = pending_bytes_;
   info.index_bytes = catalogue_.memory_bytes();

@@ -156,18 +156,29 @@ absl::Status CacheImpl::ImportReady(RestoreOp* op, EngineSequence& sequence, abs
   return absl::OkStatus();
 }
 
+Restore::State CacheImpl::FailRestore(RestoreOp* op, EngineSequence& sequence,
+                                      const absl::Status& status) {
+  sequence.Clear();
+  op->match.shortfall = MissReason::kIncomplete;
+  return EndRestore(op, Restore::State::kFailed, Text(status));
+}
+
 Restore::State CacheImpl::StepRestore(RestoreOp* op, EngineSequence& sequence,
                                       std::int64_t budget_us) {
   {
     absl::MutexLock lock(&op->mu);
     if (op->state != Restore::State::kReading) return op->state;
   }
-  const absl::Time deadline = absl::Now() + absl::Microseconds(budget_us);
-  auto fail = [&](const absl::Status& status) {
-    sequence.Clear();
-    op->match.shortfall = MissReason::kIncomplete;
-    return EndRestore(op, Restore::State::kFailed, Text(status));
-  };
+  const Restore::State state = StepReading(op, sequence, absl::Microseconds(budget_us));
+  if (state != Restore::State::kReading) return state;
+  const absl::Status paused = sequence.PauseImport();
+  return paused.ok() ? state : FailRestore(op, sequence, paused);
+}
+
+Restore::State CacheImpl::StepReading(RestoreOp* op, EngineSequence& sequence,
+                                      absl::Duration budget) {
+  const absl::Time deadline = absl::Now() + budget;
+  auto fail = [&](const absl::Status& status) { return FailRestore(op, sequence, status); };
   if (!op->placed) {
     const absl::Status status = sequence.BeginImport(op->plan.boundary, op->plan.window_begin);
     if (!status.ok()) return fail(status);

@@ -85,6 +85,12 @@ struct MatchReport {
   std::string detail;
 };
 
+// How a prompt began: a change within the first page leaves no match to compare with.
+struct PromptFront {
+  Digest128 identity;
+  std::vector<Token> tokens;
+};
+
 // Where parks that a shared tier was found to hold join the catalogue.
 struct AdoptSpot {
   Handle conversation = kNoHandle;  // what the parks stand on, up to `begin`

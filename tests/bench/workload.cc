@@ -45,6 +45,7 @@ const std::vector<Workload>& Workloads() {
       {"api", "parkade-server with 10,000 conversations: scrapes and lists", RunApi},
       {"copy", "import into engine memory against memcpy", RunCopy},
       {"engine", "parkade-server restores a long prompt, every layer whole", RunEngine},
+      {"engine_ram", "the same from the RAM tier of one process", RunEngineRam},
       {"overhead", "parkade-server with and without the cache, nothing reused", RunOverhead},
       {"remote", "the remote tier over a Redis and a cluster, against GETs and SETs", RunRemote},
       {"remote_lookup", "a long prompt among 100,000 remote conversations", RunRemoteLookup},

@@ -64,6 +64,7 @@ absl::StatusOr<Outcome> RunRemoteLookup(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRemotePaused(const BenchOptions& options);
 absl::StatusOr<Outcome> RunRestart(const BenchOptions& options);
 absl::StatusOr<Outcome> RunEngine(const BenchOptions& options);
+absl::StatusOr<Outcome> RunEngineRam(const BenchOptions& options);
 absl::StatusOr<Outcome> RunResume(const BenchOptions& options);
 absl::StatusOr<Outcome> RunStages(const BenchOptions& options);
 absl::StatusOr<Outcome> RunCopy(const BenchOptions& options);

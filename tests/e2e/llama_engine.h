@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,6 +63,8 @@ struct ContextOptions {
   std::uint32_t rollback_states = 0;  // recurrent snapshots, for speculation
   float rope_freq_base = 0;           // the model's
   float yarn_ext_factor = -1;
+  LlamaCopiers::Factory copiers = nullptr;  // llama.cpp's devices' own
+  std::function<void(const std::string& line)> tell = nullptr;
 };
 
 // A context with its view; decodes made-up tokens that are a function of (position, salt).
@@ -88,7 +91,8 @@ class Engine {
         options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(model));
     context_ = llama_init_from_model(model, params);
-    auto view = LlamaMemoryView::Create(context_, {options.swa_full});
+    auto view =
+        LlamaMemoryView::Create(context_, {options.swa_full, options.copiers, options.tell});
     status_ = view.status();
     if (view.ok()) view_ = *std::move(view);
   }
@@ -138,6 +142,7 @@ class Engine {
   llama_context* context() const { return context_; }
   const absl::Status& status() const { return status_; }
   const LlamaMemoryView& view() const { return *view_; }
+  const std::shared_ptr<const LlamaMemoryView>& shared_view() const { return view_; }
 
  private:
   llama_context* context_ = nullptr;
@@ -194,6 +199,8 @@ inline absl::StatusOr<Image> Capture(LlamaSequence sequence, std::uint32_t token
   if (status.ok()) {
     status = CaptureGroup(sequence, RowGroup::kState, {tokens, tokens + 1}, &image);
   }
+  // Also after an error: what was begun writes into the image.
+  status.Update(sequence.FinishExports());
   sequence.EndCapture();
   if (!status.ok()) return status;
   return image;
@@ -210,13 +217,13 @@ inline absl::Status Restore(LlamaSequence sequence, const Image& image, std::uin
 }
 
 // The gap-free rows of one plane that an image holds.
-struct PlaneRows {
+struct RowsOfPlane {
   std::uint32_t first = 0;
   std::vector<char> bytes;
 };
 
-inline std::vector<PlaneRows> RowsByPlane(const StateLayout& layout, const Image& image) {
-  std::vector<PlaneRows> planes(layout.planes.size());
+inline std::vector<RowsOfPlane> RowsByPlane(const StateLayout& layout, const Image& image) {
+  std::vector<RowsOfPlane> planes(layout.planes.size());
   for (std::size_t p = 0; p < planes.size(); ++p) {
     const RowGroup group = layout.planes[p].group;
     planes[p].first = group == RowGroup::kState    ? image.tokens
@@ -228,7 +235,7 @@ inline std::vector<PlaneRows> RowsByPlane(const StateLayout& layout, const Image
   for (const StoredExtent& extent : image.extents) {
     for (const PlaneSlice& slice :
          SlicesOf(layout, image.stages.stages[extent.info.stage], extent.info)) {
-      PlaneRows& plane = planes[slice.plane];
+      RowsOfPlane& plane = planes[slice.plane];
       const std::uint64_t at =
           (extent.info.first - plane.first) * layout.planes[slice.plane].row_bytes +
           slice.plane_offset;
@@ -241,7 +248,7 @@ inline std::vector<PlaneRows> RowsByPlane(const StateLayout& layout, const Image
 
 // The same rows, cut for another stage map.
 inline Image Recut(const StateLayout& layout, const Image& image, const StageMap& stages) {
-  const std::vector<PlaneRows> planes = RowsByPlane(layout, image);
+  const std::vector<RowsOfPlane> planes = RowsByPlane(layout, image);
   Image result{stages, image.tokens, image.window_begin, {}};
   const std::pair<RowGroup, TokenRange> groups[] = {
       {RowGroup::kFull, {0, image.tokens}},
@@ -251,7 +258,7 @@ inline Image Recut(const StateLayout& layout, const Image& image, const StageMap
     for (const ExtentInfo& info : CutIntoExtents(layout, stages, group, range)) {
       StoredExtent extent{info, std::vector<char>(info.raw_bytes)};
       for (const PlaneSlice& slice : SlicesOf(layout, stages.stages[info.stage], info)) {
-        const PlaneRows& plane = planes[slice.plane];
+        const RowsOfPlane& plane = planes[slice.plane];
         const std::uint64_t at =
             (info.first - plane.first) * layout.planes[slice.plane].row_bytes + slice.plane_offset;
         std::copy_n(plane.bytes.begin() + static_cast<std::ptrdiff_t>(at), slice.bytes,
@@ -265,8 +272,8 @@ inline Image Recut(const StateLayout& layout, const Image& image, const StageMap
 
 // Every row that both images hold is the same, and neither image is empty.
 inline void ExpectSameRows(const StateLayout& layout, const Image& left, const Image& right) {
-  const std::vector<PlaneRows> a = RowsByPlane(layout, left);
-  const std::vector<PlaneRows> b = RowsByPlane(layout, right);
+  const std::vector<RowsOfPlane> a = RowsByPlane(layout, left);
+  const std::vector<RowsOfPlane> b = RowsByPlane(layout, right);
   for (std::size_t p = 0; p < a.size(); ++p) {
     const std::size_t common = std::min(a[p].bytes.size(), b[p].bytes.size());
     ASSERT_GT(common, 0u);

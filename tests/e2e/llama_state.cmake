@@ -23,7 +23,7 @@ add_custom_command(OUTPUT ${parkade_models}
   DEPENDS ${parkade_make_models})
 add_custom_target(parkade_test_models DEPENDS ${parkade_models})
 
-foreach(test boundaries state identity stages slices media)
+foreach(test boundaries copiers state identity stages slices media)
   parkade_test(llama_${test}_test
     SOURCES ${CMAKE_CURRENT_LIST_DIR}/llama_${test}_test.cc
     DEPENDS parkade_engine_llama

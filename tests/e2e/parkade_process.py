@@ -29,9 +29,6 @@ GEMMA = os.environ.get("PARKADE_MODEL", f"{CACHE}/models/gemma-3-270m-q4_k_m.ggu
 
 # Measured with random weights: the same prompt in other batches moves a token by up to 0.02.
 TIE = 0.1
-# With 16-bit weights llama.cpp's AMX kernels write past their results when a batch holds several
-# sequences of a model with a state; the generated models have such weights.
-NO_REPACK = {"LLAMA_ARG_REPACK": "0"}
 # Long enough for an overloaded machine; nothing waits this long unless it is broken.
 DEADLINE_S = float(os.environ.get("PARKADE_TEST_DEADLINE_S", "120"))
 READY_LINE = "the weights are known"
@@ -105,8 +102,7 @@ class Server:
         self.log_path = os.path.join(folder, f"server-{len(os.listdir(folder))}.log")
         self.command = [program, *(["-m", model_path] if model_path else []), "--host",
                         "127.0.0.1", "--port", "0", "--no-warmup", *arguments]
-        kernels = {} if model_path == GEMMA else NO_REPACK
-        self.environment = {**os.environ, **kernels, "XDG_CACHE_HOME": os.path.join(folder, "cache"),
+        self.environment = {**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache"),
                             **(environment or {})}
         self.port = None
         with open(self.log_path, "wb") as log:

@@ -100,6 +100,7 @@ class FakeCache : public ConversationCache {
     conversations.at(id).name = name.value_or(conversations.at(id).name);
     return absl::OkStatus();
   }
+  void UseHostMemory(std::shared_ptr<HostMemory> /*memory*/) override {}
   absl::Status SetBudget(TierKind tier, std::uint64_t budget_bytes) override {
     if (!refuse.ok()) return refuse;
     for (TierInfo& info : tiers) {

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <set>
 #include <vector>
@@ -28,15 +30,25 @@ struct Step {
 
 struct World {
   int devices = 0;
-  int device = 0;
   std::mt19937_64 random;
   std::uint64_t calls = 0;
   std::uint64_t fail_after = UINT64_MAX;
   std::map<cudaStream_t, std::deque<Step>> streams;
   std::set<cudaEvent_t> events;
   std::map<const char*, std::size_t> device_memory;
+  std::map<const char*, int> device_of;  // those of device_memory
   std::map<const char*, std::size_t> pinned_memory;
 };
+
+// Of the calling thread.
+thread_local int current_device = 0;
+
+// Of the world. Recursive: what a stream runs may call back.
+std::recursive_mutex& TheMutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
 
 World& TheWorld() {
   static World world;
@@ -109,20 +121,29 @@ void CopyOnHost(const CopyBlock& block, char* packed, bool pack) {
 }  // namespace
 
 void Reset(int devices, std::uint64_t seed) {
+  const Lock lock(TheMutex());
   TheWorld() = World();
   TheWorld().devices = devices;
   TheWorld().random.seed(seed);
 }
 
-void FailAfter(std::uint64_t calls) { TheWorld().fail_after = TheWorld().calls + calls; }
+void FailAfter(std::uint64_t calls) {
+  const Lock lock(TheMutex());
+  TheWorld().fail_after = TheWorld().calls + calls;
+}
 
-std::uint64_t calls() { return TheWorld().calls; }
+std::uint64_t calls() {
+  const Lock lock(TheMutex());
+  return TheWorld().calls;
+}
 
 void Queue(cudaStream_t stream, std::function<void()> work) {
+  const Lock lock(TheMutex());
   Add(stream, Step{nullptr, std::move(work)});
 }
 
 std::size_t live() {
+  const Lock lock(TheMutex());
   const World& world = TheWorld();
   std::size_t streams = 0;
   for (const auto& [stream, steps] : world.streams) streams += stream != nullptr;
@@ -137,6 +158,7 @@ namespace host = test::host_cuda;
 
 cudaError_t LaunchCopyBlocks(const CopyBlock* table, std::uint32_t count, char* packed, bool pack,
                              cudaStream_t stream) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   if (!host::Within(host::TheWorld().pinned_memory, table, count * sizeof(CopyBlock))) {
     host::Misuse("the card can't read the table");
@@ -154,18 +176,21 @@ namespace host = parkade::test::host_cuda;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  const host::Lock lock(host::TheMutex());
   *count = host::TheWorld().devices;
   return host::Enter();
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = host::TheWorld().device;
+  const host::Lock lock(host::TheMutex());
+  *device = host::current_device;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
+  const host::Lock lock(host::TheMutex());
   if (device < 0 || device >= host::TheWorld().devices) return cudaErrorInvalidDevice;
-  host::TheWorld().device = device;
+  host::current_device = device;
   return cudaSuccess;
 }
 
@@ -176,6 +201,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorOfATest"; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   static std::uintptr_t next = 0;
   *stream = reinterpret_cast<cudaStream_t>(++next);
@@ -184,11 +210,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const host::Lock lock(host::TheMutex());
   host::TheWorld().streams.erase(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   *event = new CUevent_st();
   host::TheWorld().events.insert(*event);
@@ -196,12 +224,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const host::Lock lock(host::TheMutex());
   host::TheWorld().events.erase(event);
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   event->happened = std::make_shared<bool>(false);
   host::Queue(stream, [happened = event->happened] { *happened = true; });
@@ -209,37 +239,45 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::Add(stream, host::Step{event->happened, nullptr});
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::RunUntil([happened = event->happened] { return *happened; });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::RunUntil([stream] { return host::TheWorld().streams[stream].empty(); });
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   host::TheWorld().device_memory[static_cast<char*>(*memory)] = bytes;
+  host::TheWorld().device_of[static_cast<char*>(*memory)] = host::current_device;
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void* memory) {
+  const host::Lock lock(host::TheMutex());
   host::TheWorld().device_memory.erase(static_cast<char*>(memory));
+  host::TheWorld().device_of.erase(static_cast<char*>(memory));
   std::free(memory);
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned int) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   *memory = std::malloc(bytes);
   host::TheWorld().pinned_memory[static_cast<char*>(*memory)] = bytes;
@@ -247,25 +285,57 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned int) {
 }
 
 cudaError_t cudaFreeHost(void* memory) {
+  const host::Lock lock(host::TheMutex());
   host::TheWorld().pinned_memory.erase(static_cast<char*>(memory));
   std::free(memory);
   return cudaSuccess;
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  const host::Lock lock(host::TheMutex());
   *attributes = {};
-  const bool pinned = host::Within(host::TheWorld().pinned_memory, pointer, 1);
+  const host::World& world = host::TheWorld();
+  if (host::Within(world.device_memory, pointer, 1)) {
+    attributes->type = cudaMemoryTypeDevice;
+    attributes->device =
+        std::prev(world.device_of.upper_bound(static_cast<const char*>(pointer)))->second;
+    return cudaSuccess;
+  }
+  const bool pinned = host::Within(world.pinned_memory, pointer, 1);
   attributes->type = pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned int) {
+  const host::Lock lock(host::TheMutex());
+  if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
+  host::TheWorld().pinned_memory[static_cast<char*>(memory)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  const host::Lock lock(host::TheMutex());
+  if (host::TheWorld().pinned_memory.erase(static_cast<char*>(memory)) == 0) {
+    host::Misuse("memory that is not page-locked is unlocked");
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* address, int bytes, int device) {
+  const host::Lock lock(host::TheMutex());
+  std::snprintf(address, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  const host::Lock lock(host::TheMutex());
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   const bool in = kind == cudaMemcpyHostToDevice;
   const host::World& world = host::TheWorld();
@@ -280,6 +350,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  const host::Lock lock(host::TheMutex());
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::Queue(stream, [=] { function(data); });
   return cudaSuccess;

@@ -22,3 +22,15 @@ parkade_test(capi_remote_test
   SOURCES ${CMAKE_CURRENT_LIST_DIR}/capi_remote_test.cc
   DEPENDS parkade_capi_engine parkade_test_remote
   LABELS unit)
+
+# Cards' planes over a runtime without a card, which stands before the real one.
+if(PARKADE_WITH_CUDA)
+  parkade_test(capi_cuda_test
+    SOURCES
+      ${CMAKE_CURRENT_LIST_DIR}/capi_cuda_test.cc
+      ${CMAKE_CURRENT_LIST_DIR}/host_cuda_kinds.cc
+      ${CMAKE_SOURCE_DIR}/tests/support/cuda_side.cc
+      ${CMAKE_SOURCE_DIR}/tests/support/host_cuda.cc
+    DEPENDS parkade_capi_engine
+    LABELS unit)
+endif()

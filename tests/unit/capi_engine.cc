@@ -73,6 +73,10 @@ CEngine::CEngine(parkade_cache* cache, CEngineOptions options) : options_(std::m
     }
     memory_[i].resize(rows.rows * planes[i].row_bytes);
     rows.base = memory_[i].data();
+    if (options_.side != nullptr) {
+      on_card_.push_back(options_.side->DeviceMemory(memory_[i].size(), CardOf(i)));
+      rows.base = on_card_.back().get();
+    }
     if (!options_.paged.contains(i)) continue;
     pages_[i].resize(rows.rows / kPageRows);
     std::iota(pages_[i].rbegin(), pages_[i].rend(), 0);
@@ -96,6 +100,10 @@ CEngine::CEngine(parkade_cache* cache, CEngineOptions options) : options_(std::m
     parkade_stage stage = {};
     stage.layers = own.data();
     stage.layer_count = own.size();
+    if (options_.side != nullptr) {
+      stage.device = PARKADE_CUDA;
+      stage.ordinal = options_.cards[stages.size()];
+    }
     stages.push_back(stage);
   }
   parkade_sequence_options sequence = {};
@@ -111,6 +119,30 @@ CEngine::CEngine(parkade_cache* cache, CEngineOptions options) : options_(std::m
 CEngine::~CEngine() {
   parkade_sequence_close(sequence_);
   parkade_model_close(model_);
+}
+
+int CEngine::CardOf(std::size_t plane) const {
+  const std::uint16_t layer = options_.model.planes[plane].layer;
+  for (std::size_t stage = 0; stage < options_.stages.size(); ++stage) {
+    const std::vector<std::uint16_t>& own = options_.stages[stage];
+    if (own.empty() || std::find(own.begin(), own.end(), layer) != own.end()) {
+      return options_.cards[stage];
+    }
+  }
+  return 0;
+}
+
+void CEngine::Upload() {
+  for (std::size_t plane = 0; plane < on_card_.size(); ++plane) {
+    options_.side->Write(on_card_[plane].get(), {memory_[plane].data(), memory_[plane].size()});
+  }
+}
+
+void CEngine::Download() {
+  for (std::size_t plane = 0; plane < on_card_.size(); ++plane) {
+    const std::string bytes = options_.side->Read(on_card_[plane].get(), memory_[plane].size());
+    memory_[plane].assign(bytes.begin(), bytes.end());
+  }
 }
 
 char* CEngine::RowAt(std::size_t plane, std::uint32_t position) {
@@ -133,14 +165,17 @@ void CEngine::Decode(const std::vector<std::int32_t>& tokens) {
       if (place != nullptr) std::memcpy(place, row.data(), row.size());
     }
   }
+  Upload();
 }
 
 void CEngine::Wipe() {
   for (std::vector<char>& plane : memory_) std::fill(plane.begin(), plane.end(), '\xee');
+  Upload();
 }
 
 std::string CEngine::Wrong(const std::vector<std::int32_t>& tokens, std::uint32_t count,
                            std::uint32_t window_begin) {
+  Download();
   const std::uint32_t need = options_.model.window_tokens + 1;
   if (options_.model.window_tokens > 0 && window_begin > (count > need ? count - need : 0)) {
     return "the window begins at " + std::to_string(window_begin);
@@ -217,43 +252,6 @@ parkade_lookup_result CEngine::Restore(const std::vector<std::int32_t>& prompt) 
   EXPECT_EQ(parkade_restore_finish(restore, tokens, &result), PARKADE_OK) << parkade_last_error();
   EXPECT_EQ(result.reused_tokens, tokens);
   return result;
-}
-
-void LateCopier::Keep(absl::Span<const PlaneRun> runs, char* out, const char* in,
-                      std::shared_ptr<const void> owner) {
-  Job& job = jobs_.emplace_back();
-  job.out = out;
-  job.in = in;
-  job.owner = std::move(owner);
-  job.runs.assign(runs.begin(), runs.end());
-  for (const PlaneRun& run : runs) job.planes.push_back(*run.plane);
-  for (std::size_t i = 0; i < runs.size(); ++i) job.runs[i].plane = &job.planes[i];
-}
-
-absl::Status LateCopier::CopyOut(absl::Span<const PlaneRun> runs, char* host) {
-  Keep(runs, host, nullptr, nullptr);
-  return absl::OkStatus();
-}
-
-absl::Status LateCopier::CopyIn(absl::Span<const PlaneRun> runs, const char* host,
-                                std::shared_ptr<const void> owner) {
-  Keep(runs, nullptr, host, std::move(owner));
-  return absl::OkStatus();
-}
-
-absl::Status LateCopier::Wait() {
-  absl::Status status;
-  if (std::exchange(fail_, false)) {
-    jobs_.clear();
-    status = absl::UnavailableError("the device is gone");
-  }
-  for (; !jobs_.empty(); jobs_.pop_front()) {
-    const Job& job = jobs_.front();
-    const absl::Status copied = job.out != nullptr ? host_->CopyOut(job.runs, job.out)
-                                                   : host_->CopyIn(job.runs, job.in, nullptr);
-    if (status.ok()) status = copied;
-  }
-  return status;
 }
 
 }  // namespace parkade::test

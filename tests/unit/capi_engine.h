@@ -1,9 +1,7 @@
-// An engine behind parkade.h with rows that follow from its tokens, and a late copier, for the C
-// API's tests.
+// An engine behind parkade.h with rows that follow from its tokens, for the C API's tests.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,7 +9,7 @@
 #include <vector>
 
 #include "parkade/parkade.h"
-#include "src/device/stage_copier.h"
+#include "tests/support/copier_side.h"
 
 namespace parkade::test {
 
@@ -31,6 +29,9 @@ struct CEngineOptions {
   std::uint32_t rows = 2048;         // of a full plane
   std::uint32_t window_rows = 0;     // of a window plane, a ring; 0: as many as `rows`
   std::set<std::size_t> paged = {};  // planes in pages of 16 rows, in any order
+  // Not null: stage i is on card cards[i] of it.
+  CopierSide* side = nullptr;
+  std::vector<int> cards = {};
 };
 
 std::vector<std::int32_t> CTokens(std::uint32_t seed, std::size_t count);
@@ -67,44 +68,19 @@ class CEngine {
 
  private:
   char* RowAt(std::size_t plane, std::uint32_t position);
+  // Card that a plane is on.
+  int CardOf(std::size_t plane) const;
+  // What memory_ says is on the cards; the other way round.
+  void Upload();
+  void Download();
 
   const CEngineOptions options_;
-  std::vector<std::vector<char>> memory_;
+  std::vector<std::vector<char>> memory_;       // of the planes; with cards a copy
+  std::vector<std::shared_ptr<char>> on_card_;  // none: all is in memory_
   std::vector<std::vector<std::int32_t>> pages_;
   std::vector<parkade_plane_rows> rows_;
   parkade_model* model_ = nullptr;
   parkade_sequence* sequence_ = nullptr;
-};
-
-// Copies in Wait and not before, as a device may; may be told to fail there.
-class LateCopier : public StageCopier {
- public:
-  explicit LateCopier(const char* name) : name_(name) {}
-  const std::string& name() const override { return name_; }
-  absl::Status CopyOut(absl::Span<const PlaneRun> runs, char* host) override;
-  absl::Status CopyIn(absl::Span<const PlaneRun> runs, const char* host,
-                      std::shared_ptr<const void> owner) override;
-  absl::Status Wait() override;
-
-  void FailNextWait() { fail_ = true; }
-  std::size_t waiting() const { return jobs_.size(); }
-
- private:
-  struct Job {
-    std::vector<PlaneRows> planes;
-    std::vector<PlaneRun> runs;
-    char* out = nullptr;
-    const char* in = nullptr;
-    std::shared_ptr<const void> owner;
-  };
-
-  void Keep(absl::Span<const PlaneRun> runs, char* out, const char* in,
-            std::shared_ptr<const void> owner);
-
-  const std::string name_;
-  const std::unique_ptr<StageCopier> host_ = NewHostCopier();
-  std::deque<Job> jobs_;
-  bool fail_ = false;
 };
 
 }  // namespace parkade::test

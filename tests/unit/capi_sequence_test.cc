@@ -10,6 +10,7 @@
 
 #include "src/capi/plane_sequence.h"
 #include "src/format/byte_ranges.h"
+#include "tests/support/late_copier.h"
 #include "tests/unit/capi_engine.h"
 
 namespace parkade::test {
@@ -33,7 +34,7 @@ class SequenceTest : public ::testing::Test {
                       {RowGroup::kWindow, PlaneKind::kKey, 1, 1, kRowBytes}};
     layout_.window_tokens = 10;
     stages_.stages = {{"a", {0}}, {"b", {1}}};
-    std::vector<std::unique_ptr<StageCopier>> copiers;
+    std::vector<std::shared_ptr<StageCopier>> copiers;
     for (const char* name : {"a", "b"}) {
       auto copier = std::make_unique<LateCopier>(name);
       copiers_.push_back(copier.get());

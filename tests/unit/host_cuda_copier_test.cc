@@ -105,13 +105,34 @@ TEST(HostCudaCopier, WithoutACardItSaysSo) {
   }
 }
 
-}  // namespace
-
-std::vector<CopierKind> CopierKinds() {
-  return {{"CudaWithoutACard", [](std::uint64_t seed) {
-             host_cuda::Reset(2, seed);
-             return MakeCudaSide();
-           }}};
+// Whoever copies within a budget of time waits for most of it, not all at the end.
+TEST(HostCudaCopier, LittleOfWhatGoesDirectlyIsUnderWayAfterTheCall) {
+  constexpr std::uint64_t kPiece = 1u << 20;
+  constexpr std::uint64_t kPieces = 100;
+  host_cuda::Reset(1, 1);
+  auto side = MakeCudaSide();
+  const std::shared_ptr<char> card = side->DeviceMemory(2 * kPieces * kPiece, 0);
+  std::shared_ptr<char> pinned = side->HostMemory(kPieces * kPiece);
+  std::fill_n(card.get(), 2 * kPieces * kPiece, 'o');
+  std::fill_n(pinned.get(), kPieces * kPiece, 'n');
+  auto copier = NewCudaCopier(0, nullptr);
+  ASSERT_TRUE(copier.ok());
+  // Apart, so that they stay pieces.
+  PlaneRows paged{card.get(), kPieces, kPiece, kPiece, 1, 2 * kPiece, {}};
+  for (std::uint64_t page = 0; page < kPieces; ++page) {
+    paged.pages.push_back(static_cast<std::int32_t>(page));
+  }
+  const PlaneRun run{&paged, 0, kPieces * kPiece, 0};
+  ASSERT_TRUE((*copier)->CopyIn({run}, pinned.get(), pinned).ok());
+  std::uint64_t there = 0;
+  for (std::uint64_t page = 0; page < kPieces; ++page) {
+    there += card.get()[(2 * page + 1) * kPiece - 1] == 'n';
+  }
+  EXPECT_GE(there, kPieces - 33);
+  EXPECT_LT(there, kPieces);
+  ASSERT_TRUE((*copier)->Wait().ok());
+  EXPECT_EQ(card.get()[(2 * kPieces - 1) * kPiece - 1], 'n');
 }
 
+}  // namespace
 }  // namespace parkade::test

@@ -4,6 +4,7 @@ parkade_library(parkade_manager_rig
           parkade_test_support GTest::gtest)
 parkade_test(manager_test
   SOURCES
+    ${CMAKE_CURRENT_LIST_DIR}/host_arena_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_accounting_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_boundary_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_cache_test.cc
@@ -11,6 +12,7 @@ parkade_test(manager_test
     ${CMAKE_CURRENT_LIST_DIR}/manager_collapse_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_eviction_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_explain_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/manager_host_memory_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_identity_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_index_limit_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/manager_lost_park_test.cc

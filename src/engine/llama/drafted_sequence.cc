@@ -90,6 +90,13 @@ absl::Status DraftedSequence::Export(const ExtentInfo& extent, char* destination
   return rows_.ExportFor(OwnStages(draft_->stage()), OwnExtent(extent), destination);
 }
 
+// What the draft's extents hold is stored like everything else: it must be what was asked for.
+absl::Status DraftedSequence::FinishExports() {
+  absl::Status status = main_.FinishExports();
+  status.Update(rows_.FinishExports());
+  return status;
+}
+
 void DraftedSequence::EndCapture() {
   main_.EndCapture();
   rows_.EndCapture();
@@ -103,19 +110,42 @@ absl::Status DraftedSequence::BeginImport(std::uint32_t tokens, std::uint32_t wi
   return status;
 }
 
-absl::Status DraftedSequence::Import(const StageMap& stored, const ExtentInfo& extent,
-                                     absl::Span<const char> raw) {
+void DraftedSequence::DropRows() {
+  rows_.Clear();
+  draft_rows_ = false;
+}
+
+template <typename Main, typename Rows>
+absl::Status DraftedSequence::Route(const StageMap& stored, const ExtentInfo& extent, Main of_main,
+                                    Rows of_draft) {
   if (extent.stage >= stored.stages.size()) {
     return absl::DataLossError("the extent does not fit its stage map");
   }
   const Stage& stage = stored.stages[extent.stage];
-  if (!IsDraft(stage)) return main_.Import(stored, extent, raw);
-  if (!draft_rows_) return absl::OkStatus();
-  if (!rows_.Import(OwnStages(stage), OwnExtent(extent), raw).ok()) {
-    rows_.Clear();
-    draft_rows_ = false;
-  }
+  if (!IsDraft(stage)) return of_main();
+  if (draft_rows_ && !of_draft(OwnStages(stage), OwnExtent(extent)).ok()) DropRows();
   return absl::OkStatus();
+}
+
+absl::Status DraftedSequence::Import(const StageMap& stored, const ExtentInfo& extent,
+                                     absl::Span<const char> raw) {
+  return Route(
+      stored, extent, [&] { return main_.Import(stored, extent, raw); },
+      [&](const StageMap& own, const ExtentInfo& part) { return rows_.Import(own, part, raw); });
+}
+
+absl::Status DraftedSequence::ImportShared(const StageMap& stored, const ExtentInfo& extent,
+                                           const ExtentBytes& raw) {
+  return Route(
+      stored, extent, [&] { return main_.ImportShared(stored, extent, raw); },
+      [&](const StageMap& own, const ExtentInfo& part) {
+        return rows_.ImportShared(own, part, raw);
+      });
+}
+
+absl::Status DraftedSequence::PauseImport() {
+  if (draft_rows_ && !rows_.PauseImport().ok()) DropRows();
+  return main_.PauseImport();
 }
 
 absl::Status DraftedSequence::FinishImport(std::uint32_t tokens) {

@@ -46,14 +46,23 @@ class DraftedSequence : public EngineSequence {
   absl::Status BeginCapture(std::uint32_t tokens) override;
   std::uint32_t WindowBegin() const override { return main_.WindowBegin(); }
   absl::Status Export(const ExtentInfo& extent, char* destination) override;
+  absl::Status FinishExports() override;
   void EndCapture() override;
   absl::Status BeginImport(std::uint32_t tokens, std::uint32_t window_begin) override;
   absl::Status Import(const StageMap& stored, const ExtentInfo& extent,
                       absl::Span<const char> raw) override;
+  absl::Status ImportShared(const StageMap& stored, const ExtentInfo& extent,
+                            const ExtentBytes& raw) override;
+  absl::Status PauseImport() override;
   absl::Status FinishImport(std::uint32_t tokens) override;
   void Clear() override;
 
  private:
+  // `of_draft` is given the extent as the draft's own sequence counts it, `of_main` as it is.
+  template <typename Main, typename Rows>
+  absl::Status Route(const StageMap& stored, const ExtentInfo& extent, Main of_main, Rows of_draft);
+  void DropRows();
+
   LlamaSequence main_;
   LlamaSequence rows_;  // the draft's
   const std::shared_ptr<const DraftModel> draft_;

@@ -90,6 +90,7 @@ absl::StatusOr<std::shared_ptr<const LlamaMemoryView>> LlamaMemoryView::Create(
   std::shared_ptr<LlamaMemoryView> view(new LlamaMemoryView());
   view->context_ = context;
   view->swa_full_ = options.swa_full;
+  view->copiers_ = std::make_unique<LlamaCopiers>(options.copiers, options.tell);
   llama_memory_i* memory = llama_get_memory(context);
   absl::Status status = CheckModel(context->get_model(), memory);
   if (!status.ok()) return status;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "parkade/engine.h"
 #include "parkade/image.h"
+#include "src/engine/llama/llama_copiers.h"
 #include "src/engine/llama/llama_state_stream.h"
 
 struct ggml_tensor;
@@ -22,10 +24,14 @@ namespace parkade {
 struct LlamaViewOptions {
   // As given to llama_context_params: the window cache keeps every row, so its planes are kFull.
   bool swa_full = false;
+  // How rows are copied; see LlamaCopiers. Set by tests.
+  LlamaCopiers::Factory copiers = nullptr;
+  // Given one line where rows are copied slower than they could be; may be null.
+  std::function<void(const std::string& line)> tell = nullptr;
 };
 
-// Immutable after Create. Refers to the context, which must outlive it; when the context is made
-// again (idle sleep), so must this be. Serving thread only.
+// Immutable after Create, but for its copiers. Refers to the context, which must outlive it; when
+// the context is made again (idle sleep), so must this be. Serving thread only.
 class LlamaMemoryView {
  public:
   // Unimplemented, with one line that says why, when this memory can't be cached: an unknown kind
@@ -40,6 +46,8 @@ class LlamaMemoryView {
   absl::Status CheckLayout(std::int32_t sequence) const;
 
   llama_context* context() const { return context_; }
+  // For the tensors of this context.
+  LlamaCopiers& copiers() const { return *copiers_; }
   const std::string& memory_name() const { return memory_name_; }
   bool swa_full() const { return swa_full_; }
   // Positions are of several numbers: a sequence needs to be told the places of its tokens.
@@ -76,6 +84,7 @@ class LlamaMemoryView {
                             std::int32_t sequence) const;
 
   llama_context* context_ = nullptr;
+  std::unique_ptr<LlamaCopiers> copiers_;
   std::string memory_name_;
   bool swa_full_ = false;
   bool wide_ = false;

@@ -5,21 +5,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ggml-backend.h"
 #include "ggml.h"
 #include "llama-memory.h"
 #include "llama.h"
-#include "src/device/host_copy.h"
+#include "src/engine/llama/llama_copiers.h"
 
 namespace parkade {
 namespace {
 
-// Calls copy(tensor, offset in the tensor, offset from `begin`, bytes) for the bytes [begin, end)
-// of a plane, counted from token 0's row, as few times as the cells' places allow. Requires the
-// range to lie inside `rows`.
-template <typename Copy>
-void ForEachRun(const SectionRows& rows, ggml_tensor* tensor, std::uint64_t row_bytes,
-                std::uint64_t begin, std::uint64_t end, Copy copy) {
+// Adds the bytes [begin, end) of a plane, counted from token 0's row, in as few runs as the cells'
+// places allow; in the host's buffer they begin at `host_offset`. Requires the range to lie inside
+// `rows`.
+void AddRuns(const SectionRows& rows, ggml_tensor* tensor, std::uint64_t row_bytes,
+             std::uint64_t begin, std::uint64_t end, std::uint64_t host_offset,
+             TensorMoves* moves) {
   for (std::uint64_t at = begin; at < end;) {
     const std::uint64_t row = at / row_bytes;
     const std::size_t first = row - rows.range.begin;
@@ -28,24 +27,8 @@ void ForEachRun(const SectionRows& rows, ggml_tensor* tensor, std::uint64_t row_
     while (next <= last && rows.cells[next] == rows.cells[next - 1] + 1) ++next;
     const std::uint64_t stop = std::min(end, (rows.range.begin + next) * row_bytes);
     const std::uint64_t offset = rows.cells[first] * row_bytes + (at - row * row_bytes);
-    copy(tensor, offset, at - begin, stop - at);
+    moves->Add(tensor, offset, stop - at, host_offset + (at - begin));
     at = stop;
-  }
-}
-
-// Where the bytes of a tensor in the host's memory begin; null when they lie on a device.
-char* HostBytes(const ggml_tensor* tensor) {
-  const ggml_tensor* owner = tensor->view_src != nullptr ? tensor->view_src : tensor;
-  const bool host = owner->buffer != nullptr && ggml_backend_buffer_is_host(owner->buffer);
-  return host ? static_cast<char*>(tensor->data) : nullptr;
-}
-
-void SetBytes(ggml_tensor* tensor, const char* source, std::uint64_t offset, std::uint64_t bytes) {
-  char* host = HostBytes(tensor);
-  if (host != nullptr && offset + bytes <= ggml_nbytes(tensor)) {
-    CopyToRest(host + offset, source, bytes);
-  } else {
-    ggml_backend_tensor_set(tensor, source, offset, bytes);
   }
 }
 
@@ -110,25 +93,28 @@ absl::Status LlamaSequence::ExportFor(const StageMap& stages, const ExtentInfo& 
           "rows [", extent.first, ", ", extent.first + extent.rows, ") were not captured"));
     }
   }
+  TensorMoves moves(&view_->copiers());
+  for (const PlaneSlice& slice : slices) {
+    const SectionRows& rows = RowsOf(slice.plane);
+    const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
+    const std::uint64_t begin = extent.first * row_bytes + slice.plane_offset;
+    AddRuns(rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin,
+            begin + slice.bytes, slice.extent_offset, &moves);
+  }
   try {
-    for (const PlaneSlice& slice : slices) {
-      const SectionRows& rows = RowsOf(slice.plane);
-      const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
-      const std::uint64_t begin = extent.first * row_bytes + slice.plane_offset;
-      ForEachRun(
-          rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin,
-          begin + slice.bytes,
-          [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at, std::uint64_t bytes) {
-            ggml_backend_tensor_get(tensor, destination + slice.extent_offset + at, offset, bytes);
-          });
-    }
+    return moves.CopyOut(destination);
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("copying rows out: ", error.what()));
   }
-  return absl::OkStatus();
 }
 
-void LlamaSequence::EndCapture() { Forget(); }
+absl::Status LlamaSequence::FinishExports() { return view_->copiers().Wait(); }
+
+void LlamaSequence::EndCapture() {
+  // swallow: what was asked for was waited for; a device that is broken says so again.
+  if (mode_ == Mode::kCapture) FinishExports().IgnoreError();
+  Forget();
+}
 
 absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t window_begin) {
   Forget();
@@ -167,6 +153,8 @@ absl::Status LlamaSequence::BeginImport(std::uint32_t tokens, std::uint32_t wind
 // While other sequences are decoded, llama.cpp moves states from cell to cell and gives the cells
 // of rows before the window to others.
 absl::Status LlamaSequence::FindAgain(RowGroup group) {
+  // Those moves are work of the context's: it must not come after what is copied now.
+  llama_synchronize(view_->context());
   for (std::size_t s = 0; s < rows_.size(); ++s) {
     const MemorySection& section = view_->sections()[s];
     if (section.group != group) continue;
@@ -177,8 +165,9 @@ absl::Status LlamaSequence::FindAgain(RowGroup group) {
   return absl::OkStatus();
 }
 
-absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& extent,
-                                   absl::Span<const char> raw) {
+absl::Status LlamaSequence::CopyIn(const StageMap& stored, const ExtentInfo& extent,
+                                   absl::Span<const char> raw,
+                                   const std::shared_ptr<const void>& owner) {
   if (mode_ != Mode::kImport) return absl::FailedPreconditionError("no import is running");
   if (extent.stage >= stored.stages.size() || raw.size() != extent.raw_bytes) {
     return absl::DataLossError("the extent does not fit its stage map");
@@ -192,27 +181,48 @@ absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& ext
       return found;
     }
   }
-  try {
-    for (const PlaneSlice& slice : slices) {
-      const SectionRows& rows = RowsOf(slice.plane);
-      const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
-      const std::uint64_t stored_begin = extent.first * row_bytes + slice.plane_offset;
-      // Rows outside what was placed (before the window, after the boundary) are not wanted.
-      const std::uint64_t begin = std::max(stored_begin, rows.range.begin * row_bytes);
-      const std::uint64_t end =
-          std::min(stored_begin + slice.bytes, std::uint64_t{rows.range.end} * row_bytes);
-      if (begin >= end) continue;
-      const char* source = raw.data() + slice.extent_offset + (begin - stored_begin);
-      ForEachRun(rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
-                 [&](ggml_tensor* tensor, std::uint64_t offset, std::uint64_t at,
-                     std::uint64_t bytes) { SetBytes(tensor, source + at, offset, bytes); });
-      imported_[slice.plane].Add(begin, end);
-    }
-  } catch (const std::exception& error) {
-    Clear();
-    return absl::InternalError(absl::StrCat("copying rows in: ", error.what()));
+  TensorMoves moves(&view_->copiers());
+  for (const PlaneSlice& slice : slices) {
+    const SectionRows& rows = RowsOf(slice.plane);
+    const std::uint64_t row_bytes = layout().planes[slice.plane].row_bytes;
+    const std::uint64_t stored_begin = extent.first * row_bytes + slice.plane_offset;
+    // Rows outside what was placed (before the window, after the boundary) are not wanted.
+    const std::uint64_t begin = std::max(stored_begin, rows.range.begin * row_bytes);
+    const std::uint64_t end =
+        std::min(stored_begin + slice.bytes, std::uint64_t{rows.range.end} * row_bytes);
+    if (begin >= end) continue;
+    AddRuns(rows, rows.tensors[view_->place(slice.plane).wire_plane], row_bytes, begin, end,
+            slice.extent_offset + (begin - stored_begin), &moves);
+    imported_[slice.plane].Add(begin, end);
   }
-  return absl::OkStatus();
+  absl::Status copied;
+  try {
+    copied = moves.CopyIn(raw.data(), owner);
+  } catch (const std::exception& error) {
+    copied = absl::InternalError(absl::StrCat("copying rows in: ", error.what()));
+  }
+  if (!copied.ok()) Clear();
+  return copied;
+}
+
+absl::Status LlamaSequence::Import(const StageMap& stored, const ExtentInfo& extent,
+                                   absl::Span<const char> raw) {
+  absl::Status begun = CopyIn(stored, extent, raw, nullptr);
+  // Also after an error: a part of `raw` may still be read.
+  absl::Status copied = view_->copiers().Wait();
+  if (begun.ok() && !copied.ok()) Clear();
+  return begun.ok() ? copied : begun;
+}
+
+absl::Status LlamaSequence::ImportShared(const StageMap& stored, const ExtentInfo& extent,
+                                         const ExtentBytes& raw) {
+  return CopyIn(stored, extent, absl::Span<const char>(raw->data(), raw->size()), raw);
+}
+
+absl::Status LlamaSequence::PauseImport() {
+  absl::Status copied = view_->copiers().Wait();
+  if (!copied.ok()) Clear();
+  return copied;
 }
 
 absl::Status LlamaSequence::CheckImported(std::uint32_t tokens) const {
@@ -266,7 +276,8 @@ absl::Status LlamaSequence::CheckEnds(std::uint32_t tokens) const {
 
 absl::Status LlamaSequence::FinishImport(std::uint32_t tokens) {
   if (mode_ != Mode::kImport) return absl::FailedPreconditionError("no import is running");
-  absl::Status status = CheckImported(tokens);
+  absl::Status status = view_->copiers().Wait();
+  if (status.ok()) status = CheckImported(tokens);
   if (status.ok()) status = Truncate(tokens);
   if (status.ok()) status = CheckEnds(tokens);
   if (!status.ok()) {
@@ -278,6 +289,8 @@ absl::Status LlamaSequence::FinishImport(std::uint32_t tokens) {
 }
 
 void LlamaSequence::Clear() {
+  // swallow: the rows are given up; a device that is broken says so again.
+  if (mode_ == Mode::kImport) view_->copiers().Wait().IgnoreError();
   Forget();
   view_->ClearSequence(sequence_);
 }

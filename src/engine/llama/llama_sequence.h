@@ -40,6 +40,7 @@ class LlamaSequence : public EngineSequence {
   }
   // The same, of an extent that was cut for other stages of the same layers.
   absl::Status ExportFor(const StageMap& stages, const ExtentInfo& extent, char* destination);
+  absl::Status FinishExports() override;
   void EndCapture() override;
 
   // Besides the contract: FailedPrecondition when the window rows do not reach back far enough for
@@ -48,12 +49,18 @@ class LlamaSequence : public EngineSequence {
   absl::Status BeginImport(std::uint32_t tokens, std::uint32_t window_begin) override;
   absl::Status Import(const StageMap& stored, const ExtentInfo& extent,
                       absl::Span<const char> raw) override;
+  absl::Status ImportShared(const StageMap& stored, const ExtentInfo& extent,
+                            const ExtentBytes& raw) override;
+  absl::Status PauseImport() override;
   absl::Status FinishImport(std::uint32_t tokens) override;
   void Clear() override;
 
  private:
   enum class Mode { kIdle, kCapture, kImport };
 
+  // `owner` null: `raw` lives until the copiers have been waited for.
+  absl::Status CopyIn(const StageMap& stored, const ExtentInfo& extent, absl::Span<const char> raw,
+                      const std::shared_ptr<const void>& owner);
   absl::Status FindAgain(RowGroup group);
   absl::Status CheckEnds(std::uint32_t tokens) const;
   absl::Status CheckImported(std::uint32_t tokens) const;

@@ -10,6 +10,7 @@
 #include "common.h"
 #include "llama.h"
 #include "log.h"
+#include "src/engine/llama/llama_host_memory.h"
 #include "src/engine/llama/prompt_tokens.h"
 #include "src/engine/llama/session_timer.h"
 #include "src/engine/llama/shift_log.h"
@@ -77,6 +78,7 @@ void Session::OnLoaded(LoadedView loaded) {
   }
   LlamaViewOptions view_options;
   view_options.swa_full = loaded_.params->swa_full;
+  view_options.tell = [this](const std::string& line) { Log(LogLevel::kWarning, line); };
   absl::StatusOr<std::shared_ptr<const LlamaMemoryView>> view =
       LlamaMemoryView::Create(loaded_.ctx_tgt, view_options);
   if (!view.ok()) {
@@ -89,6 +91,9 @@ void Session::OnLoaded(LoadedView loaded) {
     return;
   }
   view_ = *std::move(view);
+  if (std::shared_ptr<HostMemory> memory = HostMemoryOf(*view_)) {
+    options_.cache->UseHostMemory(std::move(memory));
+  }
   std::uint64_t token_bytes = 0;
   std::string stages;
   for (const Stage& stage : view_->stages().stages) {

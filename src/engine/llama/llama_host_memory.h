@@ -1,0 +1,36 @@
+// Memory that a context's devices copy from fast: llama.cpp's host buffers of theirs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "ggml-backend.h"
+#include "parkade/host_memory.h"
+#include "src/engine/llama/llama_memory_view.h"
+
+namespace parkade {
+
+class LlamaHostMemory : public HostMemory {
+ public:
+  // `type` outlives this; `node`: NUMA node to take memory from, -1: any.
+  LlamaHostMemory(ggml_backend_buffer_type_t type, int node);
+  ~LlamaHostMemory() override;
+
+  std::string name() const override;
+  absl::StatusOr<char*> Take(std::size_t bytes) override;
+  void Give(char* memory, std::size_t bytes) override;
+
+ private:
+  const ggml_backend_buffer_type_t type_;
+  const int node_;
+  absl::Mutex mu_;
+  std::map<char*, ggml_backend_buffer_t> buffers_ ABSL_GUARDED_BY(mu_);  // by where they begin
+};
+
+// Of the first stage whose device has such buffers, near it; null: none has.
+std::shared_ptr<HostMemory> HostMemoryOf(const LlamaMemoryView& view);
+
+}  // namespace parkade
