@@ -20,20 +20,26 @@ inline absl::Status CudaStatus(cudaError_t error, const char* what) {
   return absl::UnavailableError(text);
 }
 
-// Makes a card the calling thread's own, and the one before it again.
+// Makes a card the calling thread's own, and the one before it again. Meanwhile the thread's calls
+// do not end graphs that other threads of the engine are capturing.
 class WithDevice {
  public:
   explicit WithDevice(int device) {
     // swallow: what is done with the card fails then, and says so.
     (void)cudaGetDevice(&before_);
     (void)cudaSetDevice(device);
+    (void)cudaThreadExchangeStreamCaptureMode(&capture_);
   }
-  ~WithDevice() { (void)cudaSetDevice(before_); }
+  ~WithDevice() {
+    (void)cudaThreadExchangeStreamCaptureMode(&capture_);
+    (void)cudaSetDevice(before_);
+  }
   WithDevice(const WithDevice&) = delete;
   WithDevice& operator=(const WithDevice&) = delete;
 
  private:
   int before_ = 0;
+  cudaStreamCaptureMode capture_ = cudaStreamCaptureModeRelaxed;  // then the one before
 };
 
 // One handle, or none. `kFree` gives it back.

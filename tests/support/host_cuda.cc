@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "src/device/cuda_blocks.h"
@@ -42,6 +43,7 @@ struct World {
 
 // Of the calling thread.
 thread_local int current_device = 0;
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
 // Of the world. Recursive: what a stream runs may call back.
 std::recursive_mutex& TheMutex() {
@@ -97,6 +99,11 @@ cudaError_t Enter() {
   World& world = TheWorld();
   if (world.devices == 0) return cudaErrorNoDevice;
   return world.calls++ >= world.fail_after ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
+// Calls that end a graph which another thread is capturing, unless the thread says otherwise.
+void CheckCapture() {
+  if (capture_mode != cudaStreamCaptureModeRelaxed) Misuse("this would end an engine's graph");
 }
 
 void Add(cudaStream_t stream, Step step) {
@@ -194,6 +201,11 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, host::capture_mode);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "an illegal address";
@@ -247,6 +259,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const host::Lock lock(host::TheMutex());
+  host::CheckCapture();
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::RunUntil([happened = event->happened] { return *happened; });
   return cudaSuccess;
@@ -254,6 +267,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const host::Lock lock(host::TheMutex());
+  host::CheckCapture();
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::RunUntil([stream] { return host::TheWorld().streams[stream].empty(); });
   return cudaSuccess;
@@ -308,6 +322,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned int) {
   const host::Lock lock(host::TheMutex());
+  host::CheckCapture();
   if (cudaError_t error = host::Enter(); error != cudaSuccess) return error;
   host::TheWorld().pinned_memory[static_cast<char*>(memory)] = bytes;
   return cudaSuccess;
@@ -315,6 +330,7 @@ cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned int) {
 
 cudaError_t cudaHostUnregister(void* memory) {
   const host::Lock lock(host::TheMutex());
+  host::CheckCapture();
   if (host::TheWorld().pinned_memory.erase(static_cast<char*>(memory)) == 0) {
     host::Misuse("memory that is not page-locked is unlocked");
   }
