@@ -141,6 +141,9 @@ class CudaCopier : public StageCopier {
   Owners owners_;
   std::unique_ptr<Resources> card_;
   std::size_t next_ = 0;
+  // What one stream has queued that the other one does not follow yet.
+  bool kernels_ahead_ = false;
+  bool copies_ahead_ = false;       // those that go directly
   std::uint64_t direct_bytes_ = 0;  // since one of `direct` was recorded
   std::size_t next_direct_ = 0;
   std::vector<CopyBlock> blocks_;
@@ -274,8 +277,12 @@ absl::Status CudaCopier::Move(const Call& call) {
 // Kernels before it may write the same rows, and those after it, too.
 absl::Status CudaCopier::MoveDirectly(const Call& call, const CopyBlock& block) {
   cudaStream_t copies = card_->copies.get();
-  cudaStream_t kernels = card_->kernels.get();
-  if (absl::Status s = Follow(kernels, card_->ordered, copies); !s.ok()) return s;
+  if (kernels_ahead_) {
+    absl::Status ordered = Follow(card_->kernels.get(), card_->ordered, copies);
+    if (!ordered.ok()) return ordered;
+  }
+  kernels_ahead_ = false;
+  copies_ahead_ = true;
   if (call.out) {
     PARKADE_CUDA(cudaMemcpyAsync(call.to + block.host_offset, block.device, block.width,
                                  cudaMemcpyDeviceToHost, copies),
@@ -285,7 +292,6 @@ absl::Status CudaCopier::MoveDirectly(const Call& call, const CopyBlock& block) 
                                  cudaMemcpyHostToDevice, copies),
                  "copying in");
   }
-  if (absl::Status s = Follow(copies, card_->ordered, kernels); !s.ok()) return s;
   return BoundDirect(block.width);
 }
 
@@ -326,6 +332,12 @@ absl::Status CudaCopier::MoveChunk(const Call& call, absl::Span<const CopyBlock>
     bytes += pieces[i].bytes();
   }
   const auto count = static_cast<std::uint32_t>(pieces.size());
+  if (copies_ahead_) {
+    absl::Status ordered = Follow(card_->copies.get(), card_->ordered, card_->kernels.get());
+    if (!ordered.ok()) return ordered;
+  }
+  copies_ahead_ = false;
+  kernels_ahead_ = true;
   (*chunk)->used = true;
   return call.out ? PackOut(call, **chunk, count, offset, bytes)
                   : SpreadIn(call, **chunk, count, offset, bytes);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,6 +105,53 @@ TEST(HostCudaCopier, WithoutACardItSaysSo) {
     host_cuda::FailAfter(at);
     EXPECT_FALSE(NewCudaCopier(0, nullptr).ok()) << at;
     EXPECT_EQ(host_cuda::live(), 0u) << at;
+  }
+}
+
+// Copies that go directly and those through chunks, of the same rows, without waiting between.
+TEST(HostCudaCopier, WaysThroughTheCardKeepTheOrderOfTheCalls) {
+  constexpr std::uint32_t kRows = 512;
+  constexpr std::uint64_t kRowBytes = 2048;
+  constexpr std::uint64_t kBytes = kRows * kRowBytes;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    host_cuda::Reset(1, seed);
+    std::mt19937_64 random(seed);
+    auto side = MakeCudaSide();
+    const std::shared_ptr<char> card = side->DeviceMemory(kBytes, 0);
+    const PlaneRows flat{card.get(), kRows, kRowBytes, kRowBytes, 0, 0, {}};
+    const PlaneRows apart{card.get(), kRows, kRowBytes / 2, kRowBytes, 0, 0, {}};
+    auto copier = NewCudaCopier(0, nullptr);
+    ASSERT_TRUE(copier.ok());
+    std::string held(kBytes, '\0');  // what the card holds in the end
+    std::fill_n(card.get(), kBytes, '\0');
+    std::vector<std::pair<std::shared_ptr<char>, std::string>> copied;
+    for (int call = 0; call < 12; ++call) {
+      const bool direct = random() % 2 == 0;
+      const PlaneRows& rows = direct ? flat : apart;
+      const std::uint64_t bytes = rows.rows * rows.row_bytes;
+      std::shared_ptr<char> pinned = side->HostMemory(bytes);
+      if (random() % 2 == 0) {
+        std::fill_n(pinned.get(), bytes, static_cast<char>('a' + call));
+        for (std::uint32_t row = 0; row < kRows; ++row) {
+          held.replace(row * kRowBytes, rows.row_bytes, rows.row_bytes,
+                       static_cast<char>('a' + call));
+        }
+        ASSERT_TRUE((*copier)->CopyIn({{&rows, 0, bytes, 0}}, pinned.get(), pinned).ok());
+        continue;
+      }
+      std::string expected;
+      for (std::uint32_t row = 0; row < kRows; ++row) {
+        expected += held.substr(row * kRowBytes, rows.row_bytes);
+      }
+      ASSERT_TRUE((*copier)->CopyOut({{&rows, 0, bytes, 0}}, pinned.get()).ok());
+      copied.emplace_back(std::move(pinned), std::move(expected));
+    }
+    ASSERT_TRUE((*copier)->Wait().ok());
+    for (const auto& [bytes, expected] : copied) {
+      EXPECT_EQ(std::memcmp(bytes.get(), expected.data(), expected.size()), 0);
+    }
+    EXPECT_EQ(std::memcmp(card.get(), held.data(), kBytes), 0);
   }
 }
 
