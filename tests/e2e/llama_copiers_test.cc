@@ -240,7 +240,7 @@ TEST(DraftCopiers, BothModelsRowsGoLate) {
 
 TEST(LlamaHostMemory, IsWhatTheBufferTypeGives) {
   QuietBackends();
-  LlamaHostMemory memory(ggml_backend_cpu_buffer_type(), -1);
+  LlamaHostMemory memory(ggml_backend_cpu_buffer_type(), {0, -1});
   EXPECT_EQ(memory.name(), "page-locked memory (CPU)");
   const std::size_t bytes = 4u << 20;
   absl::StatusOr<char*> one = memory.Take(bytes);

@@ -1,5 +1,8 @@
 #include "src/engine/llama/llama_host_memory.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "src/device/slab_pages.h"
 
@@ -14,8 +17,8 @@ int NodeOf(ggml_backend_dev_t device) {
 
 }  // namespace
 
-LlamaHostMemory::LlamaHostMemory(ggml_backend_buffer_type_t type, int node)
-    : type_(type), node_(node) {}
+LlamaHostMemory::LlamaHostMemory(ggml_backend_buffer_type_t type, std::vector<int> nodes)
+    : type_(type), nodes_(std::move(nodes)) {}
 
 LlamaHostMemory::~LlamaHostMemory() {
   absl::MutexLock lock(&mu_);
@@ -27,9 +30,14 @@ std::string LlamaHostMemory::name() const {
 }
 
 absl::StatusOr<char*> LlamaHostMemory::Take(std::size_t bytes) {
+  int node = -1;
+  if (!nodes_.empty()) {
+    absl::MutexLock lock(&mu_);
+    node = nodes_[taken_++ % nodes_.size()];
+  }
   ggml_backend_buffer_t buffer = nullptr;
   {
-    const PreferNode near(node_);
+    const PreferNode near(node);
     buffer = ggml_backend_buft_alloc_buffer(type_, bytes);
   }
   if (buffer == nullptr) return absl::ResourceExhaustedError("the system gives none");
@@ -57,13 +65,19 @@ void LlamaHostMemory::Give(char* memory, std::size_t /*bytes*/) {
 }
 
 std::shared_ptr<HostMemory> HostMemoryOf(const LlamaMemoryView& view) {
+  ggml_backend_buffer_type_t first = nullptr;
+  std::vector<int> nodes;
   for (const Stage& stage : view.stages().stages) {
     ggml_backend_dev_t device = ggml_backend_dev_by_name(stage.device.c_str());
     if (device == nullptr) continue;
     ggml_backend_buffer_type_t type = ggml_backend_dev_host_buffer_type(device);
-    if (type != nullptr) return std::make_shared<LlamaHostMemory>(type, NodeOf(device));
+    if (type == nullptr) continue;
+    if (first == nullptr) first = type;
+    const int node = NodeOf(device);
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
   }
-  return nullptr;
+  if (first == nullptr) return nullptr;
+  return std::make_shared<LlamaHostMemory>(first, std::move(nodes));
 }
 
 }  // namespace parkade

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -15,8 +16,8 @@ namespace parkade {
 
 class LlamaHostMemory : public HostMemory {
  public:
-  // `type` outlives this; `node`: NUMA node to take memory from, -1: any.
-  LlamaHostMemory(ggml_backend_buffer_type_t type, int node);
+  // `type` outlives this; `nodes`: NUMA nodes to take pieces from, in turn; -1 or none: any.
+  LlamaHostMemory(ggml_backend_buffer_type_t type, std::vector<int> nodes);
   ~LlamaHostMemory() override;
 
   std::string name() const override;
@@ -25,12 +26,13 @@ class LlamaHostMemory : public HostMemory {
 
  private:
   const ggml_backend_buffer_type_t type_;
-  const int node_;
+  const std::vector<int> nodes_;
   absl::Mutex mu_;
+  std::size_t taken_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<char*, ggml_backend_buffer_t> buffers_ ABSL_GUARDED_BY(mu_);  // by where they begin
 };
 
-// Of the first stage whose device has such buffers, near it; null: none has.
+// Of the first stage whose device has such buffers, near the devices of all that have; null: none.
 std::shared_ptr<HostMemory> HostMemoryOf(const LlamaMemoryView& view);
 
 }  // namespace parkade
