@@ -89,11 +89,16 @@ class WindowTest(ServerTest):
             return words[begin:begin + count]
         longer, again, branched, other = self.scenario(GEMMA, 300, 4300, 2900, 512, turn)
         # The branch's reference is read without a gap. In a small cache sums round differently: the
-        # likeliest token is the same and about as likely, step after step.
+        # likeliest token is about as likely, step after step, and the same, but where two are about
+        # as likely as each other; after those the answers are two different ones.
         reference = server.ask(branched, 32, n_probs=10)
-        self.assertEqual(other.tokens[:6], reference.tokens[:6])
-        for mine, theirs, token in zip(other.logprobs[:6], reference.logprobs, other.tokens):
+        for at in range(6):
+            mine, theirs = other.logprobs[at], reference.logprobs[at]
+            token, expected = other.tokens[at], reference.tokens[at]
             self.assertLess(abs(mine[token] - theirs[token]), 0.5)
+            self.assertLess(theirs[expected] - theirs[token], 0.25)
+            if token != expected:
+                break
         self.assertEqual(len(again.tokens), 32)
         self.assertEqual(len(longer), 4330)
 
