@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/device/cuda_copier.h"
 #include "src/device/cuda_memory.h"
 
@@ -25,11 +26,16 @@ absl::StatusOr<std::shared_ptr<StageCopier>> CacheBody::CopierOf(int card, void*
   }
   absl::StatusOr<std::unique_ptr<StageCopier>> made = NewCudaCopier(card, stream);
   if (!made.ok()) return made.status();
-  // Not locked, it would be copied twice; that is slower and no error.
   absl::StatusOr<std::shared_ptr<HostMemory>> memory = NewCudaHostMemory(card);
   if (memory.ok() && cache_ != nullptr) cache_->UseHostMemory(*std::move(memory));
+  if (!memory.ok()) {
+    // Slower, and no error: what is not locked is copied once more.
+    events_.Log(LogLevel::kWarning,
+                absl::StrCat("no page-locked memory: ", memory.status().message()));
+  }
   std::shared_ptr<StageCopier> copier = *std::move(made);
   absl::MutexLock lock(&mu_);
+  std::erase_if(copiers_, [](const auto& entry) { return entry.second.expired(); });
   copiers_[key] = copier;
   return copier;
 }

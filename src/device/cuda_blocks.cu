@@ -41,8 +41,9 @@ __global__ void CopyBlocks(const CopyBlock* table, char* packed, bool pack) {
 
 cudaError_t LaunchCopyBlocks(const CopyBlock* table, std::uint32_t count, char* packed, bool pack,
                              cudaStream_t stream) {
-  CopyBlocks<<<count, kThreads, 0, stream>>>(table, packed, pack);
-  return cudaGetLastError();
+  // Not <<<>>> and the thread's last error: that may be one of the engine's.
+  void* arguments[] = {&table, &packed, &pack};
+  return cudaLaunchKernel(CopyBlocks, dim3(count), dim3(kThreads), arguments, 0, stream);
 }
 
 }  // namespace parkade

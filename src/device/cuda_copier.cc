@@ -75,7 +75,7 @@ void CUDART_CB LetGo(void* data) {
 struct Chunk {
   CudaMemory packed;
   PinnedMemory table;
-  PinnedMemory bounce;  // made when it is first needed
+  PinnedMemory bounce;  // for memory of the host that is not page-locked
   CudaEvent copied;     // on the copies' stream
   CudaEvent moved;      // on the kernels' stream
   bool used = false;
@@ -130,7 +130,7 @@ class CudaCopier : public StageCopier {
   absl::Status SpreadIn(const Call& call, Chunk& chunk, std::uint32_t count, std::uint64_t offset,
                         std::uint64_t bytes);
   // The next chunk, free again.
-  absl::StatusOr<Chunk*> Take(bool bounce);
+  absl::StatusOr<Chunk*> Take();
   absl::Status Settle(Chunk& chunk);
   absl::Status Follow(cudaStream_t stream, CudaEvent& event, cudaStream_t follower);
   absl::Status Broken(absl::Status status);
@@ -171,6 +171,9 @@ absl::Status CudaCopier::Open() {
     PARKADE_CUDA(cudaHostAlloc(chunk.table.out(), kMostPieces * sizeof(CopyBlock),
                                cudaHostAllocMapped | cudaHostAllocPortable),
                  "page-locked memory for a table");
+    // Now: when it is needed, page-locked memory may be what the machine has run out of.
+    PARKADE_CUDA(cudaHostAlloc(chunk.bounce.out(), kChunkBytes, cudaHostAllocPortable),
+                 "page-locked memory for a chunk");
     events.push_back(&chunk.copied);
     events.push_back(&chunk.moved);
   }
@@ -321,7 +324,7 @@ absl::Status CudaCopier::MovePacked(const Call& call, absl::Span<const CopyBlock
 }
 
 absl::Status CudaCopier::MoveChunk(const Call& call, absl::Span<const CopyBlock> pieces) {
-  const absl::StatusOr<Chunk*> chunk = Take(!call.pinned);
+  const absl::StatusOr<Chunk*> chunk = Take();
   if (!chunk.ok()) return chunk.status();
   const std::uint64_t offset = pieces.front().host_offset;
   auto* table = static_cast<CopyBlock*>((*chunk)->table.get());
@@ -382,14 +385,10 @@ absl::Status CudaCopier::SpreadIn(const Call& call, Chunk& chunk, std::uint32_t 
   return absl::OkStatus();
 }
 
-absl::StatusOr<Chunk*> CudaCopier::Take(bool bounce) {
+absl::StatusOr<Chunk*> CudaCopier::Take() {
   Chunk& chunk = card_->chunks[next_];
   next_ = (next_ + 1) % kChunks;
   if (absl::Status s = Settle(chunk); !s.ok()) return s;
-  if (bounce && chunk.bounce.get() == nullptr) {
-    PARKADE_CUDA(cudaHostAlloc(chunk.bounce.out(), kChunkBytes, cudaHostAllocPortable),
-                 "page-locked memory for a chunk");
-  }
   return &chunk;
 }
 
@@ -421,8 +420,16 @@ absl::Status CudaCopier::Wait() {
   if (broken_.ok()) {
     if (absl::Status s = finish(); !s.ok()) (void)Broken(std::move(s));
   }
-  // A card that has failed calls nobody back.
-  if (!broken_.ok()) owners_.DropAll();
+  if (!broken_.ok()) {
+    // Not every error stops the card: what was queued before it may still be under way. On one that
+    // has stopped these return at once, and nobody is called back.
+    for (const CudaStream* stream : {&card_->kernels, &card_->copies, &card_->releases}) {
+      if (stream->get() == nullptr) continue;
+      // swallow: `broken_` says what was wrong first.
+      (void)CudaStatus(cudaStreamSynchronize(stream->get()), "waiting for the card");
+    }
+    owners_.DropAll();
+  }
   return broken_;
 }
 

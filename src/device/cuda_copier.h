@@ -9,8 +9,8 @@
 namespace parkade {
 
 // `device`: its CUDA ordinal. `stream`: the engine's cudaStream_t on that device, which copies wait
-// for; null: the default stream. Takes 16 MiB of the card's memory, and 16 MiB of page-locked
-// memory once something is copied that is not page-locked itself. Copies between page-locked memory
+// for; null: the default stream. Takes 16 MiB of the card's memory and 16 MiB that are page-locked,
+// for what is not page-locked itself. Copies between page-locked memory
 // and the card run by themselves; others are copied once more by the caller's thread. No other card
 // is touched, so several of these work at the same time, each on its own. Unimplemented: this build
 // is without CUDA. Unavailable: no driver, or no such card, with the reason. ResourceExhausted: no

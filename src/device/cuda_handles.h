@@ -11,9 +11,11 @@
 
 namespace parkade {
 
-// `what` says what was being done.
+// `what` says what was being done. An error is told here and nowhere else: what the runtime keeps
+// of it for the thread would end an engine that asks after its own calls.
 inline absl::Status CudaStatus(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  (void)cudaGetLastError();
   const std::string text =
       absl::StrCat(what, ": ", cudaGetErrorString(error), " (", cudaGetErrorName(error), ")");
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(text);

@@ -28,8 +28,6 @@ class CudaHostMemory : public HostMemory {
     absl::Status locked =
         CudaStatus(cudaHostRegister(*memory, bytes, cudaHostRegisterPortable), "locking pages");
     if (locked.ok()) return memory;
-    // A later call must not be told of this one's error.
-    (void)cudaGetLastError();
     UnmapSlab(*memory, bytes);
     return locked;
   }
@@ -37,7 +35,7 @@ class CudaHostMemory : public HostMemory {
   void Give(char* memory, std::size_t bytes) override {
     const WithDevice with(device_);
     // swallow: the card is gone or broken; the memory goes to the system in any case.
-    if (cudaHostUnregister(memory) != cudaSuccess) (void)cudaGetLastError();
+    (void)CudaStatus(cudaHostUnregister(memory), "unlocking pages");
     UnmapSlab(memory, bytes);
   }
 

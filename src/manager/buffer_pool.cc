@@ -165,8 +165,9 @@ std::shared_ptr<ExtentBuffer> BufferPool::Make(std::size_t bytes, std::size_t ca
     return nullptr;
   }
   if (memory.arena_bytes == 0 && arena_ != nullptr && arena_->in_use()) {
-    memory.noted_bytes = bytes;
-    arena_->NoteOrdinary(static_cast<std::int64_t>(bytes));
+    // Blocks for extents may be on large pages, all of which they have.
+    memory.noted_bytes = charged && pages_ == Pages::kLarge ? capacity : bytes;
+    arena_->NoteOrdinary(static_cast<std::int64_t>(memory.noted_bytes));
   }
   return std::make_shared<Block>(shared_from_this(), memory, bytes, capacity, charged);
 }

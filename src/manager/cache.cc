@@ -24,6 +24,8 @@ struct ToldState {
 constexpr std::size_t kSlabBytes = 64 * kMib;
 constexpr std::size_t kSmallSlabBytes = 16 * kMib;
 constexpr std::uint64_t kSmallArenaBytes = 1024 * kMib;
+// Above the memory that is to be left: slabs may be got ahead again.
+constexpr std::uint64_t kRoomyBytes = 512 * kMib;
 
 std::uint64_t Share(const CacheOptions& options, std::uint64_t wanted, int divisor,
                     std::uint64_t least) {
@@ -383,8 +385,15 @@ void CacheImpl::AdjustRamBudget() {
     const std::uint64_t fixed = buffer_bytes_ + catalogue_.memory_bytes();
     budget = ram_budget_bytes_ > fixed ? ram_budget_bytes_ - fixed : 0;
   }
+  const TierUsage images = tiers_[ram_tier_]->usage();
   arena_->SetLimit(budget + pools);
-  const std::uint64_t held = counts.slab_bytes + counts.ordinary_bytes;
+  // Below the floor nothing is got ahead, nor just above it, where that would go below it again.
+  if (images.state != "up") arena_->SetFrugal(true);
+  if (images.free_bytes >= options_.ram_min_free_bytes + kRoomyBytes) arena_->SetFrugal(false);
+  // Images that are evicted for the budget anyway take their memory with them.
+  const std::uint64_t going = images.used_bytes - std::min(images.used_bytes, budget);
+  std::uint64_t held = counts.slab_bytes + counts.ordinary_bytes;
+  held -= std::min(held, going);
   budget -= std::min(budget, held - std::min(held, budget + pools));
   tiers_[ram_tier_]->SetBudget(budget);
 }

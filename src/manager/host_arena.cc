@@ -53,6 +53,11 @@ void HostArena::SetLimit(std::uint64_t bytes) {
   limit_bytes_ = bytes;
 }
 
+void HostArena::SetFrugal(bool frugal) {
+  absl::MutexLock lock(&mu_);
+  frugal_ = frugal;
+}
+
 void HostArena::Stop() {
   std::thread thread;
   {
@@ -143,13 +148,13 @@ bool HostArena::WaitSettled(absl::Duration timeout) {
 
 bool HostArena::WantsSlab() const {
   const bool short_of = missed_ || free_bytes_ < options_.ahead_bytes;
-  return short_of && slab_bytes_ + options_.slab_bytes <= limit_bytes_ &&
+  return short_of && !frugal_ && slab_bytes_ + options_.slab_bytes <= limit_bytes_ &&
          (!failed_ || absl::Now() >= retry_at_);
 }
 
 // One more than growing would bring back stays, or slabs would come and go for ever.
 HostArena::Slabs::iterator HostArena::FindSurplus() {
-  const std::size_t kept = options_.ahead_bytes / options_.slab_bytes + 1;
+  const std::size_t kept = frugal_ ? 0 : options_.ahead_bytes / options_.slab_bytes + 1;
   if (free_slabs_ == 0 || (free_slabs_ <= kept && slab_bytes_ <= limit_bytes_)) return slabs_.end();
   return std::find_if(slabs_.begin(), slabs_.end(), [](const auto& entry) {
     return entry.second.free_bytes == entry.second.bytes;

@@ -52,6 +52,8 @@ class HostArena {
   bool in_use() const;
   // Slabs beyond it go back when they are free.
   void SetLimit(std::uint64_t bytes);
+  // The machine is short of memory: nothing is got ahead, and free slabs go.
+  void SetFrugal(bool frugal);
 
   // Null when there is no such range now. Does not wait for the system.
   char* TryTake(std::size_t bytes);
@@ -101,6 +103,7 @@ class HostArena {
   bool missed_ ABSL_GUARDED_BY(mu_) = false;  // something was refused since the last slab came
   bool changing_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool frugal_ ABSL_GUARDED_BY(mu_) = false;
   bool failed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time retry_at_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   std::thread thread_;

@@ -34,6 +34,7 @@ struct World {
   std::mt19937_64 random;
   std::uint64_t calls = 0;
   std::uint64_t fail_after = UINT64_MAX;
+  std::uint64_t fail_once = UINT64_MAX;
   std::map<cudaStream_t, std::deque<Step>> streams;
   std::set<cudaEvent_t> events;
   std::map<const char*, std::size_t> device_memory;
@@ -43,6 +44,7 @@ struct World {
 
 // Of the calling thread.
 thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
 // Of the world. Recursive: what a stream runs may call back.
@@ -97,8 +99,17 @@ void RunUntil(const std::function<bool()>& done) {
 // Each call that can fail begins so.
 cudaError_t Enter() {
   World& world = TheWorld();
-  if (world.devices == 0) return cudaErrorNoDevice;
-  return world.calls++ >= world.fail_after ? cudaErrorIllegalAddress : cudaSuccess;
+  cudaError_t error = cudaSuccess;
+  const std::uint64_t call = world.calls++;
+  if (world.devices == 0) {
+    error = cudaErrorNoDevice;
+  } else if (call >= world.fail_after) {
+    error = cudaErrorIllegalAddress;
+  } else if (call == world.fail_once) {
+    error = cudaErrorMemoryAllocation;
+  }
+  if (error != cudaSuccess) last_error = error;
+  return error;
 }
 
 // Calls that end a graph which another thread is capturing, unless the thread says otherwise.
@@ -130,6 +141,7 @@ void CopyOnHost(const CopyBlock& block, char* packed, bool pack) {
 void Reset(int devices, std::uint64_t seed) {
   const Lock lock(TheMutex());
   TheWorld() = World();
+  last_error = cudaSuccess;
   TheWorld().devices = devices;
   TheWorld().random.seed(seed);
 }
@@ -137,6 +149,19 @@ void Reset(int devices, std::uint64_t seed) {
 void FailAfter(std::uint64_t calls) {
   const Lock lock(TheMutex());
   TheWorld().fail_after = TheWorld().calls + calls;
+}
+
+void FailOnce(std::uint64_t calls) {
+  const Lock lock(TheMutex());
+  TheWorld().fail_once = TheWorld().calls + calls;
+}
+
+cudaError_t TakeLastError() { return std::exchange(last_error, cudaSuccess); }
+
+void RunAll() {
+  const Lock lock(TheMutex());
+  while (RunOne()) {
+  }
 }
 
 std::uint64_t calls() {
@@ -206,7 +231,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return host::TakeLastError(); }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "an illegal address";
 }

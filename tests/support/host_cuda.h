@@ -15,6 +15,12 @@ void Reset(int devices, std::uint64_t seed);
 // Of calls that can fail: the one after `calls` others fails, and all that follow, as after an
 // illegal address.
 void FailAfter(std::uint64_t calls);
+// The one after `calls` others says that there is no memory; all that follow go on.
+void FailOnce(std::uint64_t calls);
+// What the runtime keeps for the calling thread; it is forgotten.
+cudaError_t TakeLastError();
+// All that is queued and may run.
+void RunAll();
 // Of those, since Reset.
 std::uint64_t calls();
 // Work of an engine.

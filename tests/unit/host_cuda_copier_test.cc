@@ -44,6 +44,15 @@ class Calls {
     first.Update(copier.Wait());
     return first;
   }
+  void Overwrite() {
+    std::fill_n(pinned_.get(), kBytes, 'x');
+    std::fill(ordinary_.begin(), ordinary_.end(), 'x');
+  }
+  bool Untouched() const {
+    const auto same = [](char byte) { return byte == 'x'; };
+    return std::all_of(pinned_.get(), pinned_.get() + kBytes, same) &&
+           std::all_of(ordinary_.begin(), ordinary_.end(), same);
+  }
   bool owners_gone() const {
     return std::all_of(owners_.begin(), owners_.end(),
                        [](const std::weak_ptr<char>& owner) { return owner.expired(); });
@@ -104,6 +113,40 @@ TEST(HostCudaCopier, WithoutACardItSaysSo) {
     host_cuda::Reset(1, 1);
     host_cuda::FailAfter(at);
     EXPECT_FALSE(NewCudaCopier(0, nullptr).ok()) << at;
+    EXPECT_EQ(host_cuda::live(), 0u) << at;
+  }
+}
+
+// An error that does not stop the card: what was queued before it goes on, so it is waited for.
+TEST(HostCudaCopier, NothingIsUnderWayAfterAnErrorThatTheCardOutlives) {
+  std::uint64_t failures = 0;
+  for (std::uint64_t at = 0; at < 60; ++at) {
+    SCOPED_TRACE(at);
+    host_cuda::Reset(1, at);
+    auto side = MakeCudaSide();
+    auto copier = NewCudaCopier(0, nullptr);
+    ASSERT_TRUE(copier.ok());
+    Calls calls(*side);
+    host_cuda::FailOnce(at);
+    const absl::Status first = calls.Run(**copier);
+    EXPECT_EQ(host_cuda::TakeLastError(), cudaSuccess);
+    EXPECT_TRUE(calls.owners_gone());
+    if (first.ok()) continue;
+    ++failures;
+    // The buffers are somebody else's now.
+    calls.Overwrite();
+    host_cuda::RunAll();
+    EXPECT_TRUE(calls.Untouched());
+  }
+  EXPECT_GT(failures, 40u);
+}
+
+TEST(HostCudaCopier, AFailureToOpenIsNotToldToTheEngine) {
+  for (std::uint64_t at = 0; at < 20; ++at) {
+    host_cuda::Reset(1, 1);
+    host_cuda::FailOnce(at);
+    EXPECT_FALSE(NewCudaCopier(0, nullptr).ok()) << at;
+    EXPECT_EQ(host_cuda::TakeLastError(), cudaSuccess) << at;
     EXPECT_EQ(host_cuda::live(), 0u) << at;
   }
 }

@@ -86,6 +86,24 @@ TEST(ManagerHostMemory, TheBudgetBoundsItAndFreeSlabsGo) {
       memory->WaitUntil([](const auto& counts) { return counts.held_bytes <= 4 * kSlabBytes; }));
 }
 
+// What is evicted for the new budget takes its memory with it: nothing else has to go.
+TEST(ManagerHostMemory, ALowerBudgetKeepsWhatFitsIntoIt) {
+  RigOptions options = Large();
+  options.cache.ram_budget_bytes = 400 * kMib;
+  Rig rig(options);
+  auto memory = Use(rig);
+  for (int chat = 0; chat < 12; ++chat) {
+    auto engine = rig.MakeEngine();
+    engine->Append(Tokens(10 + chat, 8000));  // 31 MiB
+    rig.Park(*engine);
+  }
+  const std::uint64_t before = rig.ram().usage().used_bytes;
+  ASSERT_GT(before, 280 * kMib);
+  ASSERT_TRUE(rig.cache().SetBudget(TierKind::kRam, 250 * kMib).ok());
+  EXPECT_GT(rig.ram().usage().used_bytes, before - 210 * kMib);
+  EXPECT_LT(rig.ram().usage().used_bytes, 250 * kMib);
+}
+
 TEST(ManagerHostMemory, WithoutAnyEverythingGoesOn) {
   Rig rig(Large());
   auto memory = std::make_shared<ReservedMemory>();
