@@ -40,6 +40,14 @@ inline constexpr std::size_t kLongestStruct = 4096;
 absl::Status NullArgument(const char* name);
 absl::Status WrongSize(std::size_t given, std::size_t known);
 
+// Of a struct as its first header had it. Fields that came later are zero where a program does not
+// know them.
+template <typename Struct>
+inline constexpr std::size_t kFirstBytes = sizeof(Struct);
+template <>
+inline constexpr std::size_t kFirstBytes<parkade_stats> = offsetof(parkade_stats,
+                                                                   page_locked_bytes);
+
 // A struct that the caller filled, as this library knows it. A longer one is from a newer header:
 // what is beyond must be zero, or the caller wants what this library does not do.
 template <typename Struct>
@@ -47,12 +55,15 @@ absl::StatusOr<Struct> ReadStruct(const Struct* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) return NullArgument(name);
   const std::size_t size = given->struct_size;
-  if (size < sizeof(Struct) || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
+  if (size < kFirstBytes<Struct> || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
   const char* bytes = reinterpret_cast<const char*>(given);
-  if (std::any_of(bytes + sizeof(Struct), bytes + size, [](char byte) { return byte != 0; })) {
+  const std::size_t known = std::min(size, sizeof(Struct));
+  if (std::any_of(bytes + known, bytes + size, [](char byte) { return byte != 0; })) {
     return WrongSize(size, sizeof(Struct));
   }
-  return *given;
+  Struct read = {};
+  std::memcpy(&read, bytes, known);
+  return read;
 }
 
 template <typename Struct>
@@ -60,7 +71,7 @@ absl::Status CheckOutput(const Struct* output, const char* name) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (output == nullptr) return NullArgument(name);
   const std::size_t size = output->struct_size;
-  if (size < sizeof(Struct) || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
+  if (size < kFirstBytes<Struct> || size > kLongestStruct) return WrongSize(size, sizeof(Struct));
   return absl::OkStatus();
 }
 
@@ -68,7 +79,7 @@ absl::Status CheckOutput(const Struct* output, const char* name) {
 template <typename Struct>
 void WriteStruct(Struct value, Struct* output) {
   value.struct_size = output->struct_size;
-  *output = value;
+  std::memcpy(output, &value, std::min(value.struct_size, sizeof(Struct)));
 }
 
 // The number of an enum that a caller in C filled, who may have put any there: C++ may only load

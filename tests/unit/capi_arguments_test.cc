@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -134,7 +135,14 @@ TEST_F(ArgumentsTest, StructsOfOtherSizes) {
   parkade_cache_options_init(&shorter, 4);
   EXPECT_EQ(std::memcmp(&before, &shorter, sizeof(shorter)), 0);
   parkade_stats stats = {};
-  stats.struct_size = sizeof(stats) - 8;
+  // That of a program which does not know the field that came later.
+  stats.struct_size = offsetof(parkade_stats, page_locked_bytes);
+  stats.page_locked_bytes = 77;
+  EXPECT_EQ(parkade_get_stats(cache_, &stats), PARKADE_OK) << parkade_last_error();
+  EXPECT_EQ(stats.struct_size, offsetof(parkade_stats, page_locked_bytes));
+  EXPECT_EQ(stats.page_locked_bytes, 77u);
+  EXPECT_GT(stats.budget_bytes[PARKADE_RAM], 0u);
+  stats.struct_size -= 8;
   EXPECT_REFUSED(parkade_get_stats(cache_, &stats), PARKADE_INVALID_ARGUMENT, "struct_size");
 }
 
