@@ -13,7 +13,7 @@ class HostMemory {
  public:
   virtual ~HostMemory() = default;
 
-  // As people are told: "CUDA0 host memory".
+  // As people are told: "page-locked memory for cuda0".
   virtual std::string name() const = 0;
   // `bytes`, a multiple of 2 MiB, beginning at a page's border. May take long: locking pages does.
   // ResourceExhausted: the system gives no more now.

@@ -205,8 +205,8 @@ absl::Status CudaCopier::Begin() {
 
 cudaPointerAttributes AttributesOf(const void* memory) {
   cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-    (void)cudaGetLastError();  // swallow: older drivers say so of memory they don't know
+  // swallow: older drivers say so of memory they don't know.
+  if (!CudaStatus(cudaPointerGetAttributes(&attributes, memory), "whose memory it is").ok()) {
     attributes.type = cudaMemoryTypeUnregistered;
   }
   return attributes;

@@ -47,6 +47,17 @@ absl::StatusOr<Restored> LastRestore(ServerProcess& server, std::uint32_t tokens
   return Restored{last.value("restore_seconds", 0.0), last.value("restored_bytes", 0.0)};
 }
 
+// The document again, with a question that was not asked before: what restoring it took.
+absl::StatusOr<Restored> AskAgain(ServerProcess& server, const std::vector<Token>& document,
+                                  std::uint64_t seed, const std::string& tier) {
+  CompletionRequest request{document, 1};
+  const std::vector<Token> question = RandomText(kQuestionTokens, seed);
+  request.prompt.insert(request.prompt.end(), question.begin(), question.end());
+  const absl::StatusOr<Completion> warm = server.Complete(request);
+  if (!warm.ok()) return warm.status();
+  return LastRestore(server, static_cast<std::uint32_t>(document.size()), tier);
+}
+
 // One directory, a new process each time.
 struct Subject {
   std::string log;
@@ -66,13 +77,7 @@ struct Subject {
   absl::StatusOr<double> Restore() {
     auto server = ServerProcess::Start(log, true, arguments);
     if (!server.ok()) return server.status();
-    CompletionRequest request{document, 1};
-    const std::vector<Token> question = RandomText(kQuestionTokens, ++seed);
-    request.prompt.insert(request.prompt.end(), question.begin(), question.end());
-    const absl::StatusOr<Completion> warm = (*server)->Complete(request);
-    if (!warm.ok()) return warm.status();
-    const absl::StatusOr<Restored> restored =
-        LastRestore(**server, static_cast<std::uint32_t>(document.size()), "disk");
+    const absl::StatusOr<Restored> restored = AskAgain(**server, document, ++seed, "disk");
     if (!restored.ok()) return restored.status();
     restored_bytes = restored->bytes;
     return restored->seconds;
@@ -89,13 +94,7 @@ struct RamSubject {
   absl::StatusOr<double> Restore() {
     const absl::StatusOr<Completion> other = server->Complete({RandomText(200, ++seed), 1});
     if (!other.ok()) return other.status();
-    CompletionRequest request{document, 1};
-    const std::vector<Token> question = RandomText(kQuestionTokens, ++seed);
-    request.prompt.insert(request.prompt.end(), question.begin(), question.end());
-    const absl::StatusOr<Completion> warm = server->Complete(request);
-    if (!warm.ok()) return warm.status();
-    const absl::StatusOr<Restored> restored =
-        LastRestore(*server, static_cast<std::uint32_t>(document.size()), "ram");
+    const absl::StatusOr<Restored> restored = AskAgain(*server, document, ++seed, "ram");
     if (!restored.ok()) return restored.status();
     restored_bytes = restored->bytes;
     return restored->seconds;

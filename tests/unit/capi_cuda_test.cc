@@ -41,6 +41,20 @@ class CapiCuda : public testing::TestWithParam<CopierKind> {
     return options;
   }
 
+  // All of `tokens`, from the RAM tier, by a prompt that goes on after them.
+  static void ExpectComesBack(CEngine& engine, const std::vector<std::int32_t>& tokens) {
+    std::vector<std::int32_t> prompt = tokens;
+    prompt.push_back(7);
+    EXPECT_EQ(engine.Restore(prompt).hit_tokens[PARKADE_RAM], tokens.size());
+  }
+  void ExpectIsParkedAndComesBack(CEngine& engine, const std::vector<std::int32_t>& tokens) {
+    engine.Decode(tokens);
+    engine.ParkAll(tokens);
+    EXPECT_EQ(parkade_drain(cache_, 30000), PARKADE_OK) << parkade_last_error();
+    engine.Wipe();
+    ExpectComesBack(engine, tokens);
+  }
+
   parkade_stats Stats() {
     parkade_stats stats = {};
     stats.struct_size = sizeof(stats);
@@ -59,28 +73,18 @@ TEST_P(CapiCuda, WhatIsParkedFromCardsComesBackToThem) {
   const auto tokens = CTokens(1, 1500);
   {
     CEngine engine(cache_, On({{0, 1, 2, 3}, {4, 5, 6}}));
-    engine.Decode(tokens);
-    engine.ParkAll(tokens);
-    EXPECT_EQ(parkade_drain(cache_, 30000), PARKADE_OK) << parkade_last_error();
-    engine.Wipe();
-    std::vector<std::int32_t> prompt = tokens;
-    prompt.push_back(7);
-    EXPECT_EQ(engine.Restore(prompt).hit_tokens[PARKADE_RAM], 1500u);
+    ExpectIsParkedAndComesBack(engine, tokens);
   }
   // Other cards, other pages.
   CEngineOptions other = On({{0}, {1, 2, 3, 4, 5, 6}});
   other.paged = {0, 3};
   CEngine engine(cache_, other);
-  std::vector<std::int32_t> prompt = tokens;
-  prompt.push_back(8);
-  EXPECT_EQ(engine.Restore(prompt).hit_tokens[PARKADE_RAM], 1500u);
+  ExpectComesBack(engine, tokens);
 }
 
 TEST_P(CapiCuda, BuffersAreLockedFromTheFirstCardOn) {
   EXPECT_EQ(Stats().page_locked_bytes, 0u);
   CEngine engine(cache_, On({{0, 1, 2, 3, 4, 5, 6}}));
-  const auto tokens = CTokens(2, 1000);
-  engine.Decode(tokens);
   // It comes behind the call.
   for (int turn = 0; turn < 20000 && Stats().page_locked_bytes == 0; ++turn) {
     std::vector<std::int32_t> other = CTokens(100 + turn, 100);
@@ -89,13 +93,7 @@ TEST_P(CapiCuda, BuffersAreLockedFromTheFirstCardOn) {
   }
   EXPECT_GT(Stats().page_locked_bytes, 0u);
   EXPECT_LE(Stats().page_locked_bytes, 128u << 20);
-  engine.Decode(tokens);
-  engine.ParkAll(tokens);
-  EXPECT_EQ(parkade_drain(cache_, 30000), PARKADE_OK) << parkade_last_error();
-  engine.Wipe();
-  std::vector<std::int32_t> prompt = tokens;
-  prompt.push_back(7);
-  EXPECT_EQ(engine.Restore(prompt).hit_tokens[PARKADE_RAM], 1000u);
+  ExpectIsParkedAndComesBack(engine, CTokens(2, 1000));
 }
 
 TEST_P(CapiCuda, ACardThatIsNotThereIsAnError) {
